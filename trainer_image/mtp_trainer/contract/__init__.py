@@ -1,0 +1,77 @@
+"""What the operator and the trainer agree on: stage configurations, stage results, exit codes, workspace layout.
+
+Import-light on purpose (pydantic only), so that the operator can import it without torch.
+"""
+
+from mtp_trainer.contract.configs import (
+    DatasetConfig,
+    EngineConfig,
+    EvaluateConfig,
+    EvaluationSets,
+    GateConfig,
+    GeneralGateConfig,
+    OutputConfig,
+    PrepareConfig,
+    PublishConfig,
+    SamplingConfig,
+    SourceConfig,
+    StepWeights,
+    TrainConfig,
+    TrainingConfig,
+    load_config,
+)
+from mtp_trainer.contract.exits import ExitCode, Reason, Stage, StageError
+from mtp_trainer.contract.layout import Workspace
+from mtp_trainer.contract.results import (
+    MAX_RESULT_BYTES,
+    AcceptanceCounts,
+    ArtifactRef,
+    EvaluateResult,
+    FailureResult,
+    GateVerdict,
+    PrepareResult,
+    Progress,
+    PublishResult,
+    SetEvaluation,
+    StageResult,
+    TrainResult,
+    parse_result,
+    result_json,
+)
+
+__all__ = [
+    "MAX_RESULT_BYTES",
+    "AcceptanceCounts",
+    "ArtifactRef",
+    "DatasetConfig",
+    "EngineConfig",
+    "EvaluateConfig",
+    "EvaluateResult",
+    "EvaluationSets",
+    "ExitCode",
+    "FailureResult",
+    "GateConfig",
+    "GateVerdict",
+    "GeneralGateConfig",
+    "OutputConfig",
+    "PrepareConfig",
+    "PrepareResult",
+    "Progress",
+    "PublishConfig",
+    "PublishResult",
+    "Reason",
+    "SamplingConfig",
+    "SetEvaluation",
+    "SourceConfig",
+    "Stage",
+    "StageError",
+    "StageResult",
+    "StepWeights",
+    "TrainConfig",
+    "TrainResult",
+    "TrainingConfig",
+    "Workspace",
+    "load_config",
+    "parse_result",
+    "result_json",
+]
