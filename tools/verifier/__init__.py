@@ -1,0 +1,1 @@
+"""Parts of ``tools/make_verifier.py``: how the small quickstart verifier and its data sets are made."""
