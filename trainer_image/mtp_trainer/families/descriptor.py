@@ -1,8 +1,8 @@
 """The shape of a family's description.
 
-A wrong description does not fail: the head loads, trains and serves, and acceptance from the second draft on is low. So
-every field names one convention of the engine that will serve, and the parity tests compare each family with it. Nothing
-here imports torch, so that inspecting a checkpoint stays cheap.
+A wrong description does not fail: the head loads, trains and serves, and acceptance from the second draft on is low.
+So every field names one convention of the engine that will serve, and the parity tests compare each family with it.
+Nothing here imports torch, so that inspecting a checkpoint stays cheap.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class MTPHead(nn.Module):
         return head
 
     def to_tensors(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-        """The head's tensors under the checkpoint's names, detached copies on the CPU in ``dtype`` (default: as held)."""
+        """Copies of the head's tensors on the CPU, under the checkpoint's names, in ``dtype`` (default: as held)."""
         parameters = dict(self.named_parameters())
         return {
             name: parameters[parameter].detach().to(device="cpu", dtype=dtype, copy=True).contiguous()

@@ -1,8 +1,8 @@
 """Packed rows, and which of their positions are anchors of which steps.
 
 An *anchor* is a row position t at which a draft starts: the server has committed tokens up to t + 1 and holds the
-verifier's states up to t. Step k (from 0) at anchor t reads token t + k + 1 and predicts token t + k + 2; its teacher is
-the verifier's distribution at position t + k + 1.
+verifier's states up to t. Step k (from 0) at anchor t reads token t + k + 1 and predicts token t + k + 2; its teacher
+is the verifier's distribution at position t + k + 1.
 """
 
 from __future__ import annotations
@@ -82,18 +82,28 @@ class Anchors:
 
     @classmethod
     def needed(cls, batch: Batch, steps: int) -> Anchors:
-        """Only positions at which some step counts: chains of different anchors are independent when served."""
+        """Positions at which some step counts: served chains of different anchors don't depend on each other."""
         counted = batch.counted(steps)
-        wanted = counted.any(dim=0)
+        return cls.where(counted.any(dim=0), counted)
+
+    @classmethod
+    def whole(cls, batch: Batch, steps: int) -> Anchors:
+        """Positions at which every step counts."""
+        counted = batch.counted(steps)
+        return cls.where(counted.all(dim=0), counted)
+
+    @classmethod
+    def where(cls, wanted: Tensor, counted: Tensor) -> Anchors:
+        """The ``wanted[R, T]`` positions of ``counted[steps, R, T]``."""
         sizes = wanted.sum(dim=1)
         # A stable sort puts the wanted positions first, in order.
-        index = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(int(sizes.max()), 1)]
-        place = torch.arange(index.shape[1], device=index.device)
-        real = place < sizes.unsqueeze(1)
-        index = torch.where(real, index, index.gather(1, (sizes.unsqueeze(1) - 1).clamp(min=0)))
-        return cls(index, counted.gather(2, index.expand(steps, -1, -1)) & real)
+        order = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(int(sizes.max()), 1)]
+        real = torch.arange(order.shape[1], device=order.device) < sizes.unsqueeze(1)
+        index = torch.where(real, order, order.gather(1, (sizes.unsqueeze(1) - 1).clamp(min=0)))
+        return cls(index, counted.gather(2, index.expand(len(counted), -1, -1)) & real)
 
     def take(self, values: Tensor) -> Tensor:
         """``values[R, T, ...]`` at the anchors: ``[R, A, ...]``."""
-        index = self.index.reshape(*self.index.shape, *(1,) * (values.dim() - 2))
-        return values.gather(1, index.expand(*self.index.shape, *values.shape[2:]))
+        rows, length = values.shape[:2]
+        offset = torch.arange(rows, device=values.device).unsqueeze(1) * length
+        return values.flatten(0, 1).index_select(0, (self.index + offset).flatten()).unflatten(0, self.index.shape)
