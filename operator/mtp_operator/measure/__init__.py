@@ -1,0 +1,1 @@
+"""From vLLM's counters to acceptance per position."""
