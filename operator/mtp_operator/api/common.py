@@ -6,7 +6,7 @@ and thresholds are decimal strings, next to integer counts.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
@@ -15,9 +15,9 @@ from pydantic_core import CoreSchema
 
 from mtp_operator.api.rules import Rule, pattern_rule
 
-GROUP = "specdecode.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
+GROUP: Final = "specdecode.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = "specdecode.dev/v1alpha1"
 
 T = TypeVar("T")
 

@@ -6,20 +6,24 @@ which checks them when it gets the pod.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from mtp_operator.api.common import Model, NameRef, map_list
-from mtp_operator.api.rules import ENV_ONE_VALUE, STAGE_VERIFIER_GPUS, VERIFIER_GPUS, Rule, pattern_rule
+from mtp_operator.api.rules import ENV_ONE_VALUE, STAGE_VERIFIER_GPUS, VERIFIER_GPUS, Rule
 
-_quantity = pattern_rule(
-    r"[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]+)?", "write a quantity such as 200Gi, 500m or 4"
+_QUANTITY = r"[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]+)?"
+_quantity = Rule(
+    f"type(self) == int ? self >= 0 : self.matches(r'^(?:{_QUANTITY})$')",
+    "write a quantity such as 200Gi, 500m or 4",
+    lambda value: re.fullmatch(_QUANTITY, str(value)) is not None,
 )
 
 
 def _check_quantity(value: int | str) -> int | str:
-    if not _quantity.holds(str(value)):
+    if not _quantity.holds(value):
         raise ValueError(_quantity.message)
     return value
 
@@ -32,7 +36,7 @@ Quantity = Annotated[
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": True,
             "maxLength": 32,
-            "pattern": r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]+)?$",
+            "x-kubernetes-validations": [_quantity.as_schema()],
         }
     ),
 ]

@@ -143,7 +143,11 @@ ENV_ONE_VALUE = Rule(
 
 
 def unchangeable(fields: tuple[str, ...]) -> list[dict[str, str]]:
-    """Transition rules of a spec, one per field, that also see an optional field appear or disappear."""
+    """Transition rules of a spec, one per field, that also see an optional field appear or disappear.
+
+    CEL doesn't see into fields that the schema leaves open (``affinity``, ``valueFrom``): a change there passes, and
+    reaches no Job that exists, since Jobs are created once.
+    """
     return [
         {
             "rule": f"has(self.{field}) == has(oldSelf.{field})"
