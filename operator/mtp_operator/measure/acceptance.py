@@ -100,8 +100,8 @@ def judge(counts: WindowCounts | None, depth: int, min_drafts: int, threshold: f
     if length < NO_DRAFTS_ACCEPTED_BELOW:
         return Judgement(
             Verdict.DRAFTS_REJECTED,
-            f"mean acceptance length is {length:.3f}: hardly a draft is accepted, so the head was not loaded or was made "
-            "for another model; check spec.head and spec.model",
+            f"mean acceptance length is {length:.3f}: hardly a draft is accepted, so the head was not loaded "
+            "or was made for another model; check spec.head and spec.model",
         )
     if threshold is not None and length < threshold:
         return Judgement(

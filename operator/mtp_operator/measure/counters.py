@@ -81,7 +81,7 @@ def _samples(text: str) -> Iterator[tuple[str, dict[str, str], int]]:
 
 
 def _without_gap(counts: dict[int, int]) -> tuple[int, ...]:
-    accepted = []
+    accepted: list[int] = []
     while len(accepted) in counts:
         accepted.append(counts[len(accepted)])
     return tuple(accepted)

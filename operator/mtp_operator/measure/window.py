@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from mtp_operator.measure.counters import Counters
 
@@ -50,7 +51,7 @@ def count_window(samples: Sequence[Sample], since: datetime) -> WindowCounts | N
     deltas: list[tuple[str, str, Counters]] = []
     for pod, readings in by_pod.items():
         inside = _from(readings, since)
-        for before, after in zip(inside, inside[1:], strict=False):
+        for before, after in pairwise(inside):
             for engine, counters in after.engines.items():
                 deltas.append((pod, engine, difference(before.engines.get(engine), counters)))
     if not deltas:
