@@ -12,6 +12,7 @@ from mtp_operator.reconcile.results import excerpt, read_failure
 from mtp_trainer.contract import ExitCode, Reason, Stage
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
+_API_REASONS: dict[str, str] = {reason.value: reason for reason in FineTuneReason}
 _EPOCH = datetime.min.replace(tzinfo=UTC)
 
 
@@ -76,10 +77,7 @@ def why_failed(pod: PodView, stage: Stage) -> Cause:
 
 def api_reason(reason: Reason) -> str:
     """The trainer's reason as a condition's."""
-    try:
-        return FineTuneReason(reason.value)
-    except ValueError:
-        return FineTuneReason.UNEXPECTED
+    return _API_REASONS.get(reason.value, FineTuneReason.UNEXPECTED)
 
 
 def failed(pod: PodView) -> bool:
