@@ -12,7 +12,7 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from mtp_trainer.contract.exits import Reason, StageError
 
@@ -123,7 +123,7 @@ def check_ranges(path: Path, tensors: dict[str, TensorInfo], data_start: int, si
         raise corrupt(path, f"has {size - place} bytes after its last tensor")
 
 
-def is_sizes(value: Any) -> bool:
+def is_sizes(value: Any) -> TypeGuard[list[int]]:
     """Whether a JSON value is a list of whole numbers, none negative (``true`` is none)."""
     return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
 

@@ -61,7 +61,7 @@ def read_tensor(folder: Path, info: TensorInfo) -> Tensor:
 def tensor_bytes(tensor: Tensor) -> memoryview:
     """A tensor's bytes in row-major order, as safetensors stores them (little-endian, as all supported machines)."""
     flat = tensor.detach().to("cpu").contiguous().flatten()
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

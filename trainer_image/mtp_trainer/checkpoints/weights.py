@@ -67,10 +67,8 @@ def read_weights(folder: Path) -> Weights:
             if name in found:
                 raise corrupt(folder / shard, f"holds {name}, which {found[name].file} holds too")
             if named.get(name) != shard:
-                where = named.get(name)
-                raise corrupt(
-                    folder / shard, f"holds {name}, which {INDEX} {f'puts into {where}' if where else 'lacks'}"
-                )
+                claim = f"puts into {named[name]}" if name in named else "lacks"
+                raise corrupt(folder / shard, f"holds {name}, which {INDEX} {claim}")
             found[name] = tensor
     if absent := sorted(named.keys() - found.keys()):
         raise corrupt(index, f"names {listing(absent)}, which no file holds")

@@ -1,9 +1,9 @@
 """Write a file or a folder whole or not at all.
 
-Everything is written under a temporary name beside its target, fsynced, then renamed, and the parent folder is fsynced:
-after a crash at any moment a reader sees the old state or the new one. A temporary folder is held by ``flock`` while its
-writer lives, so that the next writer of the same target can tell the remains of a killed one from a live one's and
-removes only the former.
+Everything is written under a temporary name beside its target, fsynced, then renamed, and the parent folder is
+fsynced: after a crash at any moment a reader sees the old state or the new one. A temporary folder is held by ``flock``
+while its writer lives, so that the next writer of the same target can tell the remains of a killed one from a live
+one's and removes only the former.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def storage_errors(target: Path) -> Iterator[None]:
         if error.errno in FULL:
             raise StageError(
                 Reason.DISK_FULL,
-                f"{target}: no space left while writing ({error.strerror}); make room in {folder} or enlarge its volume",
+                f"{target}: no space to write it ({error.strerror}); make room in {folder} or enlarge its volume",
             ) from error
         named = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
         if error.errno in REFUSED and any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
