@@ -4,8 +4,8 @@ p: the teacher, q: the student, both ``[C, V]`` of C anchors over V symbols; z: 
 Gradients are written out, because the chunked pass needs them while p and q are in memory. With u_v = df/dq_v,
 df/dz_v = q_v (u_v - sum_w q_w u_w).
 
-The top-k forms keep the teacher's k likeliest symbols and put all others into one tail symbol on both sides. Without the
-tail the student's mass outside the k symbols would be free, which rejection sampling punishes.
+The top-k forms keep the teacher's k likeliest symbols and put all others into one tail symbol on both sides. Without
+the tail the student's mass outside the k symbols would be free, which rejection sampling punishes.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Every objective is a function of three numbers per anchor and step: the label's cross-entropy, KL, and acceptance alpha.
 :func:`vocabulary_terms` gives these numbers, differentiable, and visits the vocabulary once: while the scores of a
 chunk are in memory it also multiplies the gradient of each term that the objective needs into ``[N, H]``. Because a
-term's gradient enters the loss's with one coefficient per anchor, the coefficients may depend on all chunks (a batch's mean
-alpha) and on all steps (a product of alphas), and still nothing has to be computed twice.
+term's gradient enters the loss's with one coefficient per anchor, the coefficients may depend on all chunks (a batch's
+mean alpha) and on all steps (a product of alphas), and still nothing has to be computed twice.
 
 The teacher's scores are shared: what step k needs at anchor t, step k - 1 needs at anchor t + 1.
 

@@ -49,7 +49,7 @@ def serving_states(
     own_keys: list[Tensor] = []
     own_values: list[Tensor] = []
     with _autocast(head, batch):
-        x = _combine(head, embedding, batch.ahead(batch.tokens, 1), batch.hidden, batch.positions)
+        x = _combine(head, embedding, batch.ahead(batch.tokens, 1), batch.hidden.detach(), batch.positions)
         normed = norm(x)
         key, value = attention.keys_values(normed, head.rotary(batch.positions, x.dtype))
         query, gate = attention.queries(anchors.take(normed), head.rotary(position, x.dtype))
@@ -77,7 +77,7 @@ def same_depth_states(head: MTPHead, batch: Batch, embedding: Tensor, steps: int
     index = torch.arange(starts.shape[1], device=starts.device).expand_as(starts)
     states = []
     with _autocast(head, batch):
-        recycled = batch.hidden
+        recycled = batch.hidden.detach()
         for k in range(steps):
             x = _combine(head, embedding, batch.ahead(batch.tokens, k + 1), recycled, batch.positions)
             normed, tables = head.layer.input_norm(x), head.rotary(batch.positions, x.dtype)
