@@ -82,9 +82,7 @@ def judge(counts: WindowCounts | None, depth: int, min_drafts: int, threshold: f
     if length is None:
         return Judgement(Verdict.NO_TRAFFIC, "nothing was drafted in the window")
     if counts.drafts < min_drafts:
-        return Judgement(
-            Verdict.TOO_FEW_DRAFTS, f"{counts.drafts} drafts in the window; a measurement needs {min_drafts}"
-        )
+        return Judgement(Verdict.TOO_FEW_DRAFTS, f"the window holds fewer drafts than minDrafts {min_drafts}")
     if len(counts.accepted) < depth:
         return Judgement(
             Verdict.POSITIONS_MISSING,

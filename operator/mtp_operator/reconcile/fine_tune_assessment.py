@@ -136,7 +136,10 @@ def _read_success(stage: Stage, pod: PodView) -> _StageLook:
 def _lost_result(stage: Stage, job: JobView, now: datetime) -> _StageLook:
     if job.completed is not None and now - job.completed <= timedelta(seconds=RESULT_GRACE_SECONDS):
         return _StageLook(cause=Cause(FineTuneReason.RUNNING, f"waiting for the result of {stage}"))
-    message = f"Job {job.name} is complete, but its pod is gone and its result with it; delete the Job, and {stage} runs again"
+    message = (
+        f"Job {job.name} is complete, but its pod is gone and its result with it; "
+        f"delete the Job, and {stage} runs again"
+    )
     return _StageLook(blocked=Cause(FineTuneReason.UNEXPECTED, message))
 
 

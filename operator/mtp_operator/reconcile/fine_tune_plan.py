@@ -54,7 +54,7 @@ def next_look(run: FineTuneRun, observed: FineTuneObserved, now: datetime) -> fl
     if isinstance(run.spec, InvalidSpec):
         return None
     if run.ended:
-        if any(not job.finished for job in observed.jobs.values()):
+        if _to_stop(observed):
             return 1.0
         left = run.expires is not None and (observed.jobs or observed.config_maps or observed.workspace_claim)
         return max(1.0, (run.expires - now).total_seconds()) if left and run.expires is not None else None
@@ -92,14 +92,22 @@ def _suspend_or_resume(owner: Owner, job: JobView, *, wanted: bool) -> list[Acti
 
 def _clean_up(run: FineTuneRun, observed: FineTuneObserved, now: datetime) -> list[Action]:
     """Stop what still runs at once; delete the rest when its time has come."""
-    jobs = observed.jobs.values()
     if run.expires is None or now < run.expires or isinstance(run.spec, InvalidSpec):
-        return [_delete_job(job) for job in jobs if not job.finished]
-    actions: list[Action] = [_delete_job(job) for job in jobs]
+        return [_delete_job(job) for job in _to_stop(observed)]
+    actions: list[Action] = [_delete_job(job) for job in observed.jobs.values()]
     actions += [Delete("v1", "ConfigMap", name) for name in sorted(observed.config_maps)]
     if observed.workspace_claim and run.spec.workspace.claim_name is None:
         actions.append(Delete("v1", "PersistentVolumeClaim", workspace_claim_name(run.owner, run.spec.workspace)))
     return actions
+
+
+def _to_stop(observed: FineTuneObserved) -> list[JobView]:
+    """Jobs whose pods may go on. One whose pod ended well is left to end by itself: its log is wanted."""
+    return [
+        job
+        for stage, job in observed.jobs.items()
+        if not job.finished and all(pod.exit_code != 0 for pod in observed.pods.get(stage, ()))
+    ]
 
 
 def _delete_job(job: JobView) -> Delete:

@@ -27,7 +27,7 @@ STAGE_CONDITIONS = {
 
 @dataclass(frozen=True)
 class InvalidSpec:
-    """A spec that this version can't read, though the API server took it: the CRD is newer or older than the operator."""
+    """A spec that this version can't read, though the API server took it: the CRDs are of another release."""
 
     message: str
 

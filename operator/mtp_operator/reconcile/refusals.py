@@ -27,11 +27,8 @@ def fine_tune_refusal(name: str, spec: MTPFineTuneSpec) -> str | None:
         return f"spec.nodes {spec.nodes} is not supported by this version; write 1 and raise spec.pods.gpus"
     if spec.output.image is not None:
         return "spec.output.image is not supported by this version; write spec.output.path: pvc://CLAIM/PATH"
-    secrets = {
-        field: source.secret_ref.name
-        for field, source in {"spec.verifier": spec.verifier, **datasets}.items()
-        if source.secret_ref is not None
-    }
+    references = {"spec.verifier": spec.verifier.secret_ref, **{field: d.secret_ref for field, d in datasets.items()}}
+    secrets = {field: reference.name for field, reference in references.items() if reference is not None}
     if len(set(secrets.values())) > 1:
         named = " and ".join(f"{field}.secretRef" for field in secrets)
         return f"{named} name different Secrets, and one token is used for all downloads; name the same Secret"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-from mtp_trainer.contract import FailureResult, Stage, StageResult, parse_result
+from mtp_trainer.contract import AcceptanceCounts, EvaluateResult, FailureResult, Stage, StageResult, parse_result
 
 _EXCERPT = 200
+_MAX_COUNT = 2**63
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,22 @@ def read_result(stage: Stage, text: str) -> StageResult | Unreadable:
         return Unreadable(f"the termination message is not a result of {stage}: {excerpt(text)}")
     if result.stage is not stage:
         return Unreadable(f"the termination message is a result of {result.stage}, not of {stage}")
+    if isinstance(result, EvaluateResult) and not all(_possible(counts) for counts in _all_counts(result)):
+        return Unreadable(
+            "the result's counts contradict each other: a position has more accepted drafts than the last"
+        )
     return result
+
+
+def _all_counts(result: EvaluateResult) -> list[AcceptanceCounts]:
+    sets = [result.domain, *([result.general] if result.general else [])]
+    return [counts for measured in sets for counts in (measured.shipped, measured.tuned)]
+
+
+def _possible(counts: AcceptanceCounts) -> bool:
+    """Whether an engine can have counted this: no position has more than the one before it."""
+    row = (counts.drafts, *counts.accepted)
+    return row[0] < _MAX_COUNT and row[-1] >= 0 and all(later <= earlier for earlier, later in pairwise(row))
 
 
 def read_failure(stage: Stage, text: str) -> FailureResult | None:
