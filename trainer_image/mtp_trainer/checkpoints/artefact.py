@@ -1,6 +1,7 @@
 """What both artefacts of a fine-tune have in common: a head that fits its verifier, a digest, a manifest.
 
-``manifest.json`` names the files and says where they come from; it isn't part of the digest, which names what is served.
+``manifest.json`` names the files and says where they come from; it isn't part of the digest, which names what is
+served.
 """
 
 from __future__ import annotations

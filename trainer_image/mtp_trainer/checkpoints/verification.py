@@ -24,7 +24,7 @@ CHUNK_BYTES = 16 << 20
 def verify_stitched(
     verifier: Path, stitched: Path, head: Mapping[str, Tensor], trust_remote_code: bool = False
 ) -> None:
-    """Check that ``stitched`` is ``verifier`` with ``head``: the same files, and other bytes only in the head's ranges.
+    """Check that ``stitched`` is ``verifier`` with ``head``: the same files, other bytes only in the head's ranges.
 
     Streams both checkpoints, except files that are one and the same on disk.
 
