@@ -14,10 +14,11 @@ class _History:
     epoch: str = ""
     samples: list[Sample] = field(default_factory=list)
     read_at: datetime | None = None
+    failure: str | None = None
 
 
 class AcceptanceStore:
-    """Readings by serving (its uid).
+    """Readings by serving (namespace and name).
 
     A window never spans a change of the pods' template: an *epoch* names the template, and a new one begins empty. With
     it ends the window where the draft depth changes, over which rates would be diluted.
@@ -36,13 +37,25 @@ class AcceptanceStore:
         history = self._histories.get(serving)
         return history.read_at if history is not None else None
 
-    def add(self, serving: str, at: datetime, samples: Iterable[Sample], keep_since: datetime) -> None:
-        """Add one round of readings, possibly empty.
+    def failure(self, serving: str) -> str | None:
+        """Why a pod couldn't be read in the last round."""
+        history = self._histories.get(serving)
+        return history.failure if history is not None else None
+
+    def add(
+        self,
+        serving: str,
+        at: datetime,
+        samples: Iterable[Sample],
+        keep_since: datetime,
+        failure: str | None = None,
+    ) -> None:
+        """Add one round of readings, possibly empty, and why one is missing.
 
         Older readings than ``keep_since`` go, except the newest of them per pod, where the window starts.
         """
         history = self._histories.setdefault(serving, _History())
-        history.read_at = at
+        history.read_at, history.failure = at, failure
         history.samples.extend(samples)
         newest_old: dict[str, Sample] = {}
         for sample in history.samples:

@@ -37,7 +37,7 @@ class PodView:
     last_exit_code: int | None = None
     last_reason: str = ""
     last_message: str = ""
-    restarts: int = 0
+    template_hash: str = ""
 
     @property
     def running(self) -> bool:
@@ -134,7 +134,7 @@ def pod_view(pod: read.Json, container: str) -> PodView:
         last_exit_code=_exit_code(read.mapping(status, "lastState", "terminated")),
         last_reason=read.text(status, "lastState", "terminated", "reason"),
         last_message=read.text(status, "lastState", "terminated", "message"),
-        restarts=read.integer(status, "restartCount"),
+        template_hash=read.texts(pod, "metadata", "annotations").get(labels.TEMPLATE_HASH, ""),
     )
 
 

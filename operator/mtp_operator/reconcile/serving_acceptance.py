@@ -65,15 +65,12 @@ def acceptance(serving: Serving, observed: ServingObserved, same_template: bool,
         measured, healthy = _conditions(verdict, judgement.message)
     old = dict(read.mapping(serving.previous, "acceptance")) if same_template else {}
     if observed.window is None or not verdict.measured:
-        return Acceptance(old or None, measured, healthy)
+        return Acceptance(old or None, _steady(serving, measured), _steady(serving, healthy))
     new = acceptance_figures(observed.window, asked.window, read.format_time(now))
-    before = read.condition(serving.previous, ServingCondition.ACCEPTANCE_HEALTHY, "conditions")
-    changed = read.text(before, "reason") != healthy.reason
+    changed = not _said(serving, healthy)
     if worth_writing(old, new, now, read.time(old, "lastUpdateTime"), changed):
         return Acceptance(new, measured, healthy)
-    # The message has figures in it; it stays with those that are shown.
-    kept = Wanted(healthy.type, healthy.status, healthy.reason, read.text(before, "message"))
-    return Acceptance(old, measured, kept)
+    return Acceptance(old, measured, _steady(serving, healthy))
 
 
 def _conditions(verdict: Verdict, message: str) -> tuple[Wanted, Wanted]:
@@ -86,3 +83,17 @@ def _conditions(verdict: Verdict, message: str) -> tuple[Wanted, Wanted]:
     )
     status = TRUE if verdict is Verdict.HEALTHY else FALSE if verdict.measured else UNKNOWN
     return measured, Wanted(ServingCondition.ACCEPTANCE_HEALTHY, status, reason, message)
+
+
+def _said(serving: Serving, wanted: Wanted) -> bool:
+    """Whether the status says the same already, figures in the message aside."""
+    before = read.condition(serving.previous, wanted.type, "conditions")
+    return (read.text(before, "status"), read.text(before, "reason")) == (wanted.status, wanted.reason)
+
+
+def _steady(serving: Serving, wanted: Wanted) -> Wanted:
+    """The condition with the message it has while it says the same: figures in messages change with every reading."""
+    if not _said(serving, wanted):
+        return wanted
+    before = read.condition(serving.previous, wanted.type, "conditions")
+    return Wanted(wanted.type, wanted.status, wanted.reason, read.text(before, "message"))

@@ -112,10 +112,9 @@ def _conditions(
 ) -> list[Wanted]:
     rollout = _rollout(serving, observed, resolved)
     ready = rollout
-    degraded = measured is not None and measured.healthy.status == FALSE
-    if degraded and measured is not None and not isinstance(serving.spec, InvalidSpec):
-        if rollout.status == TRUE and serving.spec.acceptance.on_degraded == "NotReady":
-            ready = Wanted(rollout.type, FALSE, measured.healthy.reason, measured.healthy.message)
+    counts = not isinstance(serving.spec, InvalidSpec) and serving.spec.acceptance.on_degraded == "NotReady"
+    if counts and measured is not None and measured.healthy.status == FALSE and rollout.status == TRUE:
+        ready = Wanted(rollout.type, FALSE, measured.healthy.reason, measured.healthy.message)
     if ready.status == TRUE and ready.reason != ServingReason.SCALED_TO_ZERO:
         ready = Wanted(ready.type, TRUE, ServingReason.SERVING, "the newest pods serve the model")
     wanted = [

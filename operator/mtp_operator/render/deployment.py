@@ -108,7 +108,7 @@ def kept_template(annotations: Mapping[str, str], inputs: str) -> Template | Non
     try:
         body = json.loads(annotations.get(labels.POD_TEMPLATE, ""))
         template = Template(body, digest_of(body), inputs)
-        _ = template.args, template.image
+        _ = template.args, template.image, _marked(template)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
     return template if template.hash == annotations.get(labels.TEMPLATE_HASH) else None
@@ -165,9 +165,16 @@ def serving_deployment(owner: Owner, spec: SpecDecodeServingSpec, template: Temp
                 },
             },
             "selector": {"matchLabels": {labels.SERVING: owner.name}},
-            "template": template.body,
+            "template": _marked(template),
         },
     }
+
+
+def _marked(template: Template) -> dict[str, Any]:
+    """The template whose pods say which template they are of."""
+    metadata = template.body["metadata"]
+    annotations = {**metadata.get("annotations", {}), labels.TEMPLATE_HASH: template.hash}
+    return {**template.body, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _template(owner: Owner, spec: SpecDecodeServingSpec, resolved: ResolvedModel, defaults: Defaults) -> dict[str, Any]:
@@ -221,8 +228,11 @@ def serving_args(owner: Owner, spec: SpecDecodeServingSpec, resolved: ResolvedMo
     if engine.max_model_len is not None:
         args += ["--max-model-len", str(engine.max_model_len)]
     args += ["--shutdown-timeout", str(engine.shutdown_timeout_seconds)]
-    head = resolved.head.argument if resolved.head is not None else None
-    return [*args, "--speculative-config", speculative_config(spec.speculative, head), *engine.args]
+    head = resolved.head
+    drafting = speculative_config(
+        spec.speculative, head.argument if head is not None else None, head.revision if head is not None else None
+    )
+    return [*args, "--speculative-config", drafting, *engine.args]
 
 
 def _probe(failures: int) -> dict[str, Any]:

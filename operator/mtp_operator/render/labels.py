@@ -20,7 +20,7 @@ SERVING = "specdecode.dev/serving"
 POD_TEMPLATE = "specdecode.dev/pod-template"
 """Annotation of a Deployment: the pod template as it was rendered, in JSON."""
 TEMPLATE_HASH = "specdecode.dev/template-hash"
-"""Annotation of a Deployment: hash of :data:`POD_TEMPLATE`."""
+"""Annotation of a Deployment and of its pods: hash of :data:`POD_TEMPLATE`."""
 INPUTS_HASH = "specdecode.dev/inputs-hash"
 """Annotation of a Deployment: hash of what the user asked for when the template was rendered."""
 

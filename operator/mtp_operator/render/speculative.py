@@ -8,12 +8,13 @@ from typing import Any
 from mtp_operator.api.serving_spec import BatchDepth, Speculative
 
 
-def speculative_config(spec: Speculative, head_path: str | None) -> str:
+def speculative_config(spec: Speculative, head: str | None, head_revision: str | None = None) -> str:
     """The value of ``--speculative-config``, compact JSON.
 
     Args:
         spec: ``spec.speculative`` with a numeric depth.
-        head_path: folder of a tuned head beside the model; ``None`` for the head in the model's own checkpoint.
+        head: folder or hub name of a tuned head beside the model; ``None`` for the head in the model's checkpoint.
+        head_revision: its hub revision.
 
     Raises:
         ValueError: the depth is "Auto", which has to be resolved before.
@@ -22,8 +23,10 @@ def speculative_config(spec: Speculative, head_path: str | None) -> str:
     if isinstance(depth, str):
         raise ValueError(f'numSpeculativeTokens is "{depth}"; resolve it to a depth first')
     config: dict[str, Any] = {"method": spec.method, "num_speculative_tokens": depth}
-    if head_path is not None:
-        config["model"] = head_path
+    if head is not None:
+        config["model"] = head
+    if head_revision is not None:
+        config["revision"] = head_revision
     if spec.draft_sampling == "Probabilistic":
         config["draft_sample_method"] = "probabilistic"
     if spec.per_batch_size:
