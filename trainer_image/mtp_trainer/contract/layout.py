@@ -4,6 +4,7 @@
 
     <workspace>/
       verifier/                   only for hf:// sources: the downloaded checkpoint
+      datasets/<role>/            only for hf:// sources: the downloaded datasets
       prepare/
         verifier.json             inspection: family, head tensors, digests
         train.safetensors         packed rows (see mtp_trainer.data.packing)
@@ -11,6 +12,7 @@
         domain.jsonl              held-out prompts of the run's own domain
         general.jsonl             prompts of the general set, when the gate has one
         regenerated.jsonl         responses as the verifier wrote them, one per line, appended (resumable)
+        finished.json             digests of inputs and outputs, so that a repeated stage reuses them
         result.json
       train/
         checkpoints/step-000200/  head, optimiser, sampler position, RNG; verified by hash on load
@@ -52,6 +54,10 @@ class Workspace:
     @property
     def downloaded_verifier(self) -> Path:
         return self.root / "verifier"
+
+    @property
+    def downloaded_datasets(self) -> Path:
+        return self.root / "datasets"
 
     @property
     def inspection(self) -> Path:

@@ -99,7 +99,9 @@ class Renderer:
         ]
         if not any(mask):
             return Dropped("noAssistant", f"{sample.where}: the chat template shows no answer")
-        return Document(tuple(encoded["input_ids"]), tuple(mask), sample.prompt_key())
+        # The template's text after the last answer is not served either.
+        size = len(mask) - mask[::-1].index(True)
+        return Document(tuple(encoded["input_ids"][:size]), tuple(mask[:size]), sample.prompt_key())
 
     def spans(self, messages: list[Message]) -> tuple[str, list[tuple[int, int]]]:
         """A conversation's text, and the ranges of characters in it that the model wrote."""
