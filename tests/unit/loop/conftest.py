@@ -90,6 +90,8 @@ class MemoryVerbs:
         for field in ("labels", "annotations"):
             if field in obj["metadata"]:
                 new["metadata"] = {**new["metadata"], field: obj["metadata"][field]}
+        if new["spec"] != old["spec"]:
+            new["metadata"] = {**new["metadata"], "generation": old["metadata"]["generation"] + 1}
         return copy.deepcopy(old) if new == old else self.put(new)
 
     async def patch_status(self, obj: Object, status: Object) -> Object:
@@ -166,9 +168,7 @@ class Cluster:
         self.verbs.the(JOB, job_name)["status"] = {
             "succeeded": int(exit_code == 0),
             "failed": int(exit_code != 0),
-            "conditions": [
-                {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": self.clock.text()}
-            ],
+            "conditions": [{"type": kind, "status": "True", "reason": reason, "lastTransitionTime": self.clock.text()}],
         }
 
 

@@ -42,9 +42,7 @@ async def run_all(look: Any, cluster: Any, results: dict[str, Any]) -> None:
         await run_stage(look, cluster, results, stage)
 
 
-async def test_the_first_look_writes_a_status_before_it_creates_anything(
-    look: Any, verbs: Any, fine_tune: Any
-) -> None:
+async def test_the_first_look_writes_a_status_before_it_creates_anything(look: Any, verbs: Any, fine_tune: Any) -> None:
     verbs.refuse["create", "PersistentVolumeClaim"] = KubeError(503, "ServiceUnavailable", "later")
     with pytest.raises(KubeError):
         await look()
@@ -90,9 +88,7 @@ async def test_every_status_on_the_way_fits_the_api(
         assert obj["status"].keys() <= written.keys()
 
 
-async def test_a_look_at_an_unchanged_run_writes_nothing(
-    look: Any, verbs: Any, cluster: Any, fine_tune: Any
-) -> None:
+async def test_a_look_at_an_unchanged_run_writes_nothing(look: Any, verbs: Any, cluster: Any, fine_tune: Any) -> None:
     await look()
     cluster.start_pod("gsm-prepare")
     await look()
