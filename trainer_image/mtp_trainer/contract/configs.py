@@ -175,6 +175,8 @@ class PublishConfig(Model):
     workspace: Path
     verifier: SourceConfig
     output: OutputConfig
+    on_gate_failure: Literal["Fail", "Warn"] = "Fail"
+    """``Warn`` publishes a head that failed the gate; its manifest says so. As ``gate.on_failure`` of evaluate."""
     run: str = ""
     operator_version: str = ""
 
@@ -191,9 +193,13 @@ def load_config(kind: type[ConfigT], path: Path) -> ConfigT:
     try:
         return kind.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise StageError(Reason.CONFIG_INVALID, f"{path}: cannot be read ({error.strerror}); give a JSON file") from error
+        raise StageError(
+            Reason.CONFIG_INVALID, f"{path}: cannot be read ({error.strerror}); give a JSON file"
+        ) from error
     except ValueError as error:
         if isinstance(error, ValidationError):
-            fields = "; ".join(f"{'.'.join(str(p) for p in e['loc']) or '(top level)'}: {e['msg']}" for e in error.errors())
+            fields = "; ".join(
+                f"{'.'.join(str(p) for p in e['loc']) or '(top level)'}: {e['msg']}" for e in error.errors()
+            )
             raise StageError(Reason.CONFIG_INVALID, f"{path}: {fields}") from error
         raise StageError(Reason.CONFIG_INVALID, f"{path}: not JSON ({error})") from error

@@ -33,7 +33,7 @@ def held_out_prompts(path: Path, dataset: DatasetConfig, renderer: Renderer) -> 
         if not sample.prompt:
             raise StageError(
                 Reason.DATASET_INVALID,
-                f"{sample.where}: held-out samples need a prompt; give messages with the role user, or prompt and completion",
+                f"{sample.where}: asks nothing; give messages with the role user, or prompt and completion",
             )
         key = sample.prompt_key()
         if key not in prompts:

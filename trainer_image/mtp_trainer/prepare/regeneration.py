@@ -89,8 +89,8 @@ def regenerated_documents(
         if sample.text is not None:
             raise StageError(
                 Reason.DATASET_INVALID,
-                f"{sample.where}: plain text has no prompt that the verifier could answer; set responses: AsIs, or give "
-                "messages or prompt and completion",
+                f"{sample.where}: plain text has no prompt that the verifier could answer; set responses: AsIs, or "
+                "give messages, or prompt and completion",
             )
         if not sample.prompt:
             dropped["noPrompt"] += 1

@@ -42,8 +42,10 @@ def run(config: PrepareConfig, regenerate: Regenerate = engine_regenerate) -> Pr
     log.info("checking the verifier in %s", verifier.path)
     inspection = inspect_verifier(verifier.path, verifier.revision, config.trust_remote_code)
 
-    sets = {TRAINING: config.dataset, DOMAIN: config.evaluation.domain, GENERAL: config.evaluation.general}
-    paths = {role: dataset_path(workspace, role, dataset) for role, dataset in sets.items() if dataset}
+    sets = {TRAINING: config.dataset, DOMAIN: config.evaluation.domain}
+    if config.evaluation.general is not None:
+        sets[GENERAL] = config.evaluation.general
+    paths = {role: dataset_path(workspace, role, dataset) for role, dataset in sets.items()}
     files = {role: dataset_files(path, sets[role].subset, sets[role].split) for role, path in paths.items()}
     inputs = inputs_digest(config, inspection.digest, files)
     if (earlier := reusable(workspace.stage(Stage.PREPARE), inputs)) is not None:

@@ -70,6 +70,29 @@ def write_file(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(data)
 
 
+def create_file(path: Path, content: str) -> None:
+    """Write a file whole, unless there is one already: of several writers at once, one succeeds.
+
+    Raises:
+        FileExistsError: there is one.
+        StageError: ``DiskFull`` or ``OutputNotWritable``.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.partial-", dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content)
+            temporary.chmod(0o666 & ~current_umask())
+            sync_file(temporary)
+            # A link, unlike a rename, never replaces.
+            os.link(temporary, path)
+            sync_file(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """A temporary name to write to; the file gets its real name when the block ends well, else it is removed.
