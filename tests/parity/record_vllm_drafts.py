@@ -1,7 +1,7 @@
 """Serve a few prompts with vLLM and write down what its drafter was given and what it drafted.
 
 A program of its own, because vLLM binds threads and leaves process-wide state behind:
-``python record_vllm_drafts.py VERIFIER PROMPTS.json OUT.safetensors``.
+``python record_vllm_drafts.py VERIFIER HEAD PROMPTS.json OUT.safetensors``.
 
 For prompt i the file holds ``i.tokens[T]`` (prompt and answer), ``i.hidden[T, H]`` (the state at each position
 of the last draft that covered it), ``i.anchors[D]`` and ``i.drafts[D, K]``.
@@ -43,7 +43,7 @@ def recording(self: SpecDecodeBaseProposer, **inputs: Any) -> torch.Tensor:
     return drafts
 
 
-def main(verifier: str, prompts: Path, out: Path) -> None:
+def main(verifier: str, head: str, prompts: Path, out: Path) -> None:
     SpecDecodeBaseProposer.propose = recording
     engine = LLM(
         model=verifier,
@@ -54,7 +54,7 @@ def main(verifier: str, prompts: Path, out: Path) -> None:
         max_num_seqs=1,
         gpu_memory_utilization=0.1,
         skip_tokenizer_init=True,
-        speculative_config={"method": "mtp", "num_speculative_tokens": STEPS},
+        speculative_config={"method": "mtp", "model": head, "num_speculative_tokens": STEPS},
     )
     tensors: dict[str, torch.Tensor] = {}
     for i, prompt in enumerate(json.loads(prompts.read_text())):
@@ -79,4 +79,4 @@ def main(verifier: str, prompts: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer
 
@@ -52,19 +52,25 @@ class Recorded:
         )
 
 
+CONFIG = json.loads((VERIFIER / "config.json").read_text())
+
+
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory) -> list[Recorded]:
-    folder = tmp_path_factory.mktemp("vllm")
+def prompts(tmp_path_factory) -> Path:
     tokenizer = AutoTokenizer.from_pretrained(VERIFIER)
-    prompts = []
+    encoded = []
     for line in (QUICKSTART / "data" / "heldout.jsonl").read_text().splitlines()[:PROMPTS]:
-        text = tokenizer.apply_chat_template(
-            json.loads(line)["messages"][:1], tokenize=False, add_generation_prompt=True
-        )
-        prompts.append(tokenizer.encode(text, add_special_tokens=False))
-    (folder / "prompts.json").write_text(json.dumps(prompts))
+        question = json.loads(line)["messages"][:1]
+        text = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+        encoded.append(tokenizer.encode(text, add_special_tokens=False))
+    path = tmp_path_factory.mktemp("prompts") / "prompts.json"
+    path.write_text(json.dumps(encoded))
+    return path
+
+
+def serve(head: Path, prompts: Path, folder: Path) -> list[Recorded]:
     program, out = Path(__file__).with_name("record_vllm_drafts.py"), folder / "drafts.safetensors"
-    subprocess.run([sys.executable, program, VERIFIER, folder / "prompts.json", out], check=True)
+    subprocess.run([sys.executable, program, VERIFIER, head, prompts, out], check=True)
     tensors = load_file(out)
     return [
         Recorded(
@@ -79,16 +85,44 @@ def recorded(tmp_path_factory) -> list[Recorded]:
 
 
 @pytest.fixture(scope="module")
-def verifier() -> TransformersVerifier:
-    return TransformersVerifier(VERIFIER)
+def shipped(verifier) -> MTPHead:
+    with safe_open(VERIFIER / "model.safetensors", "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys() if name.startswith("mtp.")}  # noqa: SIM118
+    return MTPHead.from_tensors(family_for(CONFIG), CONFIG, tensors, compute_dtype=torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
-def head(verifier) -> MTPHead:
-    config = json.loads((VERIFIER / "config.json").read_text())
-    with safe_open(VERIFIER / "model.safetensors", "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys() if name.startswith("mtp.")}  # noqa: SIM118
-    return MTPHead.from_tensors(family_for(config), config, tensors, compute_dtype=torch.bfloat16)
+def wild() -> MTPHead:
+    """A random head with strong attention and uneven norms: its drafts show the least error in the recursion."""
+    family, generator = family_for(CONFIG), torch.Generator().manual_seed(0)
+    tensors = {}
+    for name, shape in family.expected_head_tensors(CONFIG).items():
+        tensor = torch.randn(shape, generator=generator)
+        tensor *= shape[1] ** -0.5 if len(shape) == 2 else 0.5
+        if name.endswith(("v_proj.weight", "o_proj.weight")):
+            tensor *= 3.0
+        if name.endswith(("q_norm.weight", "k_norm.weight")):
+            tensor += 1.0
+        tensors[name] = tensor.bfloat16()
+    return MTPHead.from_tensors(family, CONFIG, tensors, compute_dtype=torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def served_shipped(prompts, tmp_path_factory) -> list[Recorded]:
+    return serve(VERIFIER, prompts, tmp_path_factory.mktemp("shipped"))
+
+
+@pytest.fixture(scope="module")
+def served_wild(wild, prompts, tmp_path_factory) -> list[Recorded]:
+    folder = tmp_path_factory.mktemp("wild")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    save_file(wild.to_tensors(torch.bfloat16), folder / "model.safetensors")
+    return serve(folder, prompts, folder)
+
+
+@pytest.fixture(scope="module")
+def verifier() -> TransformersVerifier:
+    return TransformersVerifier(VERIFIER)
 
 
 @pytest.fixture(scope="module")
@@ -96,50 +130,59 @@ def weight(verifier) -> Tensor:
     return verifier.lm_head.bfloat16()
 
 
-def test_vllm_hands_the_drafter_the_state_whose_argmax_is_the_next_token(recorded, weight):
-    right = total = 0
+def equal_drafts(head: MTPHead, recorded: list[Recorded], weight: Tensor) -> list[float]:
+    """Share of vLLM's drafts of which the first 1, 2, ... tokens are ours."""
+    equal, total = [0] * STEPS, 0
     for one in recorded:
+        predicted = predict_acceptance(head, one.batch, weight, weight, STEPS, every_anchor=True)
+        places = [place for _, place in predicted.anchors.tolist()]
+        mine = dict(zip(places, predicted.draft_tokens.tolist(), strict=True))
+        for anchor, draft in zip(one.anchors, one.drafts, strict=True):
+            if anchor in mine:
+                total += 1
+                equal = [n + (mine[anchor][: i + 1] == draft[: i + 1]) for i, n in enumerate(equal)]
+    assert total > 50
+    return [n / total for n in equal]
+
+
+def test_vllm_hands_the_drafter_the_state_whose_argmax_is_the_next_token(served_shipped, weight):
+    right = total = 0
+    for one in served_shipped:
         places = torch.arange(one.prompt_length - 1, one.anchors[-1])
         right += int(((one.hidden[places].bfloat16() @ weight.T).argmax(-1) == one.tokens[places + 1]).sum())
         total += len(places)
     assert right / total > 0.97
 
 
-def test_the_verifiers_states_are_those_that_vllm_hands_over(recorded, verifier):
-    for one in recorded:
+def test_the_verifiers_states_are_those_that_vllm_hands_over(served_shipped, verifier):
+    for one in served_shipped:
         batch, covered = one.batch, one.anchors[-1]
         states = verifier.states(batch.tokens, batch.documents, batch.positions)[0, :covered]
         error = (states - one.hidden[:covered]).norm() / one.hidden[:covered].norm()
         assert error < 0.02
 
 
-def test_drafts_equal_vllms(recorded, head, weight):
-    equal, total = [0] * STEPS, 0
-    for one in recorded:
-        predicted = predict_acceptance(head, one.batch, weight, weight, STEPS, every_anchor=True)
-        mine = {
-            anchor: draft
-            for (_, anchor), draft in zip(predicted.anchors.tolist(), predicted.draft_tokens.tolist(), strict=True)
-        }
-        for anchor, draft in zip(one.anchors, one.drafts, strict=True):
-            if anchor in mine:
-                total += 1
-                for i in range(STEPS):
-                    equal[i] += mine[anchor][: i + 1] == draft[: i + 1]
-    assert total > 100
-    assert all(count / total > 0.95 for count in equal), [count / total for count in equal]
+def test_the_shipped_heads_drafts_are_vllms(served_shipped, shipped, weight):
+    assert min(equal_drafts(shipped, served_shipped, weight)) > 0.95
 
 
-def test_the_walk_goes_from_anchor_to_anchor_as_vllm_does(recorded, head, weight):
+def test_a_wild_heads_drafts_are_vllms(served_wild, wild, weight):
+    """Fixed positions would leave .21 of the whole drafts equal, own keys left out .75, another recycled state .15."""
+    equal = equal_drafts(wild, served_wild, weight)
+    assert equal[0] > 0.95
+    assert equal[2] > 0.85
+
+
+def test_the_walk_goes_from_anchor_to_anchor_as_vllm_does(served_shipped, shipped, weight):
     predicted, served = torch.zeros(STEPS + 1), torch.zeros(STEPS + 1)
-    for one in recorded:
-        found = predict_acceptance(head, one.batch, weight, weight, STEPS)
+    for one in served_shipped:
+        found = predict_acceptance(shipped, one.batch, weight, weight, STEPS)
         predicted += torch.tensor([found.drafts, *found.accepted])
         end = len(one.tokens) - STEPS - 1
         # What vLLM accepted shows in where it drafted next.
-        for anchor, following in zip(one.anchors, [*one.anchors[1:], None], strict=True):
-            if anchor < end and following is not None:
+        for anchor, following in zip(one.anchors, one.anchors[1:], strict=False):
+            if anchor < end:
                 served += torch.tensor([1, *(following - anchor - 1 > i for i in range(STEPS))])
-    assert served[0] > 100
+    assert served[0] > 50
     difference = (predicted[1:] / predicted[0] - served[1:] / served[0]).abs()
     assert float(difference.max()) < 0.03, (predicted.tolist(), served.tolist())

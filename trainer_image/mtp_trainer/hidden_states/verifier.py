@@ -40,7 +40,7 @@ class TransformersVerifier:
         path: Path,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
-        batch_tokens: int = 8192,
+        batch_tokens: int = 4096,
     ) -> None:
         """Load the verifier.
 
