@@ -49,6 +49,7 @@ class Regenerate(Protocol):
         sampling: SamplingConfig,
         engine: EngineConfig,
         seed: int,
+        trust_remote_code: bool,
     ) -> Sequence[Response]:
         """Answers are also appended to ``out``, from which a repeated call takes those that it has."""
         ...
@@ -61,11 +62,12 @@ def engine_regenerate(
     sampling: SamplingConfig,
     engine: EngineConfig,
     seed: int,
+    trust_remote_code: bool,
 ) -> Sequence[Response]:
     """Let an engine that is started for it answer; imported late, since answers that are there need none."""
     from mtp_trainer.engine import regenerate
 
-    return regenerate(verifier=verifier, prompts=prompts, out=out, sampling=sampling, engine=engine, seed=seed)
+    return regenerate(verifier, prompts, out, sampling, engine, seed, trust_remote_code)
 
 
 def regenerated_documents(
@@ -107,6 +109,7 @@ def regenerated_documents(
         sampling=config.sampling,
         engine=config.engine,
         seed=config.seed,
+        trust_remote_code=config.trust_remote_code,
     )
     answered = {response.index: response for response in responses if response.response_token_ids}
     dropped["regenerationFailed"] += len(asking) - len(answered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from mtp_trainer.checkpoints import VerifierInspection, inspect_verifier
+from mtp_trainer.checkpoints import VerifierInspection, inspect_verifier, load_inspection
 from mtp_trainer.contract.configs import DatasetConfig, PrepareConfig, SourceConfig
 from mtp_trainer.contract.exits import Stage
 from mtp_trainer.contract.layout import Workspace
@@ -17,7 +17,7 @@ from mtp_trainer.prepare.finished import inputs_digest, record, reusable
 from mtp_trainer.prepare.prompts import Prompt, held_out_prompts, save_prompts
 from mtp_trainer.prepare.regeneration import Regenerate, engine_regenerate
 from mtp_trainer.sources import resolve
-from mtp_trainer.storage import FileDigest, digest_of, folder_digests
+from mtp_trainer.storage import FileDigest, digest_of, folder_digests, storage_errors
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +57,24 @@ def run(config: PrepareConfig, regenerate: Regenerate = engine_regenerate) -> Pr
     general = held_out_prompts(paths[GENERAL], sets[GENERAL], renderer) if GENERAL in paths else []
     samples = read_samples(paths[TRAINING], config.dataset.subset, config.dataset.split, config.dataset.max_samples)
     held_out = {prompt.key for prompt in [*domain, *general]}
+    keep_inspection(workspace, inspection)
     made = make_documents(samples, held_out, config, renderer, verifier.path, regenerate)
     training, validating = split(made.documents, config.validation_fraction, config.seed)
     rows, validation = pack(training, config.sequence_length), pack(validating, config.sequence_length)
 
-    outputs = write(workspace, rows, validation, domain, general, inspection)
+    outputs = write(workspace, rows, validation, domain, general)
     result = summary(inspection, outputs, len(samples), made, rows, validation, len(domain), len(general))
     record(workspace.stage(Stage.PREPARE), inputs, outputs, result)
     return result
+
+
+def keep_inspection(workspace: Workspace, inspection: VerifierInspection) -> None:
+    """Save the inspection, and forget answers that another verifier wrote, which resuming would take for this one's."""
+    earlier = load_inspection(workspace.inspection) if workspace.inspection.exists() else None
+    if earlier is None or earlier.digest != inspection.digest:
+        with storage_errors(workspace.regenerated):
+            workspace.regenerated.unlink(missing_ok=True)
+    inspection.save(workspace.inspection)
 
 
 def dataset_path(workspace: Workspace, role: str, dataset: DatasetConfig) -> Path:
@@ -84,9 +94,8 @@ def write(
     validation: PackedRows,
     domain: list[Prompt],
     general: list[Prompt],
-    inspection: VerifierInspection,
 ) -> dict[str, FileDigest]:
-    """Write the stage's outputs, each whole or not at all; gives the digests of those that depend on the data."""
+    """Write the stage's outputs, each whole or not at all, and hash them."""
     save_rows(rows, workspace.train_rows)
     save_rows(validation, workspace.validation_rows)
     save_prompts(domain, workspace.domain_prompts)
@@ -94,7 +103,6 @@ def write(
         save_prompts(general, workspace.general_prompts)
     else:
         workspace.general_prompts.unlink(missing_ok=True)
-    inspection.save(workspace.inspection)
     names = [workspace.train_rows, workspace.validation_rows, workspace.domain_prompts, workspace.inspection]
     names += [workspace.general_prompts] if general else []
     return folder_digests(workspace.stage(Stage.PREPARE), [path.name for path in names])

@@ -39,8 +39,8 @@ def earlier_results(config: PublishConfig) -> Earlier:
     if not gate.passed and config.on_gate_failure == "Fail":
         raise StageError(
             gate.reason or Reason.GATE_FAILED,
-            f"{workspace.result(Stage.EVALUATE)}: the gate failed ({'; '.join(gate.failures) or 'no rule named'}); train "
-            "on more data, or relax evaluation.gate",
+            f"{workspace.result(Stage.EVALUATE)}: the gate failed ({'; '.join(gate.failures) or 'no rule named'}); "
+            "train on more data, or relax evaluation.gate",
         )
     return earlier
 

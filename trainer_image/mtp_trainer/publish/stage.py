@@ -36,7 +36,7 @@ def run(config: PublishConfig) -> PublishResult:
     """
     earlier = earlier_results(config)
     output = config.output.path
-    sources = {kind: artefact(config, earlier, kind) for kind in config.output.contents}
+    sources: dict[str, ArtifactRef] = {kind: artefact(config, earlier, kind) for kind in config.output.contents}
     planned = {kind: reference(output, kind, source) for kind, source in sources.items()}
     check_tags(output, config.output.tags, planned)
     facts = provenance(config, earlier)
