@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from mtp_operator.kube.verbs import CLAIM, DEPLOYMENT
@@ -57,12 +58,11 @@ class Cluster:
 
     async def wait(self) -> None:
         """Until something changed, or it is time to look again."""
-        try:
-            await asyncio.wait_for(self._store.changed.wait(), TICK_SECONDS)
-        except TimeoutError:
-            return
-        finally:
-            self._store.changed.clear()
+        # not wait_for: before Python 3.12 it may swallow the cancellation that ends a session
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TICK_SECONDS):
+                await self._store.changed.wait()
+        self._store.changed.clear()
 
     def _bind_claims(self) -> None:
         """Give new claims their folders, and remove those of claims that were deleted."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+from contextlib import suppress
 from typing import Any
 
 from mtp_operator.kube.verbs import POD, NotFound, Object
@@ -186,10 +187,9 @@ class _RunningPod:
             await asyncio.sleep(min(probe.period_seconds, 1.0) if not ready else probe.period_seconds)
 
     async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     def _write(self, phase: str, state: dict[str, Any], *, ready: bool = False, is_started: bool = False) -> None:
         condition = "True" if ready else "False"

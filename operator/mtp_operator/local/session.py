@@ -177,9 +177,8 @@ class LocalSession:
                 raise WaitFailed(f"{kind.kind} {name}: {ready['reason']}: {ready['message']}")
             if deadline is not None and asyncio.get_running_loop().time() > deadline:
                 last = found.get("Ready", {"reason": "no status", "message": ""})
-                raise WaitFailed(
-                    f"{kind.kind} {name}: not {condition} within {within_seconds:.0f} s ({last['reason']}: {last['message']})"
-                )
+                why = f"{last['reason']}: {last['message']}"
+                raise WaitFailed(f"{kind.kind} {name}: not {condition} within {within_seconds:.0f} s ({why})")
             await asyncio.sleep(_POLL_SECONDS)
 
     def get(self, kind: Kind, name: str, namespace: str = "default") -> Object:
@@ -268,13 +267,12 @@ async def delete_from(state: Path, targets: list[tuple[Kind, str, str]]) -> None
         SessionRunning: a session runs there.
         NotFound: one of them doesn't exist; then none is deleted.
     """
-    state = state.absolute()
     with session_lock(state):
         store = LocalStore(state)
         for kind, namespace, name in targets:
             if store.read(kind, namespace, name) is None:
                 raise NotFound(404, "NotFound", f'{kind.plural} "{name}" not found')
-        cluster = Cluster(store, Places(state, Claims(state)))
+        cluster = Cluster(store, Places(Path.cwd() / state, Claims(state)))
         await cluster.start()
         for kind, namespace, name in targets:
             await store.delete(kind, namespace, name)

@@ -98,9 +98,10 @@ def _adopt_orphans() -> None:
 def _kill_all(child: int) -> None:
     """Kill what is left; a process that forks while it dies is met in the next round."""
     for _ in range(100):
-        if not _signal_all(child, signal.SIGKILL):
+        living = _signal_all(child, signal.SIGKILL)
+        _reap(child)  # before the end of this process hands them to an init that may not
+        if not living:
             return
-        _reap(child)
         time.sleep(0.02)
 
 
