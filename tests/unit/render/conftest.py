@@ -48,11 +48,11 @@ def kubernetes_knows() -> Callable[[dict[str, Any]], None]:
 
 
 def _check(value: Any, kind: str, path: str) -> None:
-    if listed := re.fullmatch(r"list\[(.+)\]", kind):
+    if listed := re.fullmatch(r"[Ll]ist\[(.+)\]", kind):
         assert isinstance(value, list), path
         for index, item in enumerate(value):
             _check(item, listed[1], f"{path}[{index}]")
-    elif mapped := re.fullmatch(r"dict[\[(]str, (.+)[\])]", kind):
+    elif mapped := re.fullmatch(r"[Dd]ict[\[(]str, (.+)[\])]", kind):
         assert isinstance(value, dict), path
         for key, item in value.items():
             _check(item, mapped[1], f"{path}.{key}")
