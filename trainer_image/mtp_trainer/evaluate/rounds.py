@@ -1,0 +1,94 @@
+"""Measurements on running servers: timed rounds that take turns, and counts that are checked against the counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from mtp_trainer.contract import AcceptanceCounts, ExitCode, Reason, StageError
+from mtp_trainer.engine import Completions
+from mtp_trainer.evaluate.measurements import ParityMeasurement, summed
+from mtp_trainer.evaluate.prompts import Prompts
+
+WARM_UP_PROMPTS = 4
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the servers are asked to answer."""
+
+    max_tokens: int
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass over a set of prompts on one server, in the order of the prompts."""
+
+    tokens: list[tuple[int, ...]]
+    counts: list[AcceptanceCounts]
+    """Per prompt; empty without drafting."""
+    tokens_per_second: float
+
+
+def warm_up(client: Completions, prompts: Prompts, sampling: Sampling) -> None:
+    """A few answers that aren't counted: the first requests of a server pay for its caches."""
+    for _ in client.complete(prompts[:WARM_UP_PROMPTS], min(16, sampling.max_tokens), sampling.temperature):
+        pass
+
+
+def drafted_round(client: Completions, prompts: Prompts, sampling: Sampling, url: str) -> Round:
+    """One pass with drafting.
+
+    Raises:
+        StageError: ``EngineNonsense`` when the requests' own counts don't add up to the server's counters.
+    """
+    before = client.counters()
+    result = plain_round(client, prompts, sampling)
+    counted, own = client.counters().since(before), summed(result.counts)
+    if (counted.drafts, counted.accepted) != (own.drafts, own.accepted):
+        raise StageError(
+            Reason.ENGINE_NONSENSE,
+            f"{url}: its counters say {counted.drafts} drafts, {counted.accepted} accepted, the requests' own figures "
+            f"{own.drafts}, {own.accepted}; something else used the server, or its version counts otherwise",
+            ExitCode.FAILED,
+        )
+    return result
+
+
+def plain_round(client: Completions, prompts: Prompts, sampling: Sampling) -> Round:
+    """One pass over the prompts."""
+    began = time.perf_counter()
+    answers = list(client.complete(prompts, sampling.max_tokens, sampling.temperature, sampling.seed))
+    seconds = time.perf_counter() - began
+    answers.sort(key=lambda answer: answer.index)
+    return Round(
+        tokens=[answer.token_ids for answer in answers],
+        counts=[answer.acceptance for answer in answers if answer.acceptance is not None],
+        tokens_per_second=sum(len(answer.token_ids) for answer in answers) / seconds,
+    )
+
+
+def throughput_ratio(shipped: Sequence[float], tuned: Sequence[float]) -> float | None:
+    """Median over neighbouring rounds of tuned over shipped tokens per second: drift hits both rounds of a pair."""
+    pairs = [after / before for before, after in zip(shipped, tuned, strict=True) if before > 0]
+    return median(pairs) if pairs else None
+
+
+def compare_outputs(plain: Sequence[Sequence[int]], drafted: Sequence[Sequence[int]]) -> ParityMeasurement:
+    """Token by token, prompt by prompt."""
+    first = None
+    identical = 0
+    for number, (without, with_drafts) in enumerate(zip(plain, drafted, strict=True)):
+        if list(without) == list(with_drafts):
+            identical += 1
+        elif first is None:
+            place = next(
+                (i for i, (a, b) in enumerate(zip(without, with_drafts, strict=False)) if a != b),
+                min(len(without), len(with_drafts)),
+            )
+            first = f"prompt {number}, token {place} of {len(without)}"
+    return ParityMeasurement(prompts=len(plain), identical=identical, first_difference=first)
