@@ -53,8 +53,9 @@ class Family:
     """Root-mean-square norm scaled by ``1 + weight`` (weights stored around 0) or by ``weight``."""
     recycled: Literal["AfterNorm", "BeforeNorm"]
     """What the next step receives: the head's state after or before its final norm."""
-    verifier_state: Literal["AfterNorm", "BeforeNorm"]
-    """What the verifier hands to the first step: its last state after or before its final norm."""
+    verifier_state: Literal["AfterNorm"]
+    """What the verifier hands to the first step: its last state after its final norm, in every family so far. The same
+    state under lm_head is the teacher. vLLM's ``extract_hidden_states`` gives the state *before* that norm."""
     embedding_names: tuple[str, ...]
     """Candidates for the verifier's embedding, the first that exists counts (text-only, then composite)."""
     lm_head_names: tuple[str, ...]
