@@ -69,7 +69,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
                 raise corrupt(path, f"is truncated: {size} bytes, while its header alone should have {length}")
             header = parse(path, file.read(length))
     except OSError as error:
-        raise corrupt(path, f"cannot be read ({error.strerror})") from error
+        raise unreadable(path, error) from error
     header.pop("__metadata__", None)
     tensors = {name: tensor_info(path, name, entry, 8 + length) for name, entry in header.items()}
     check_ranges(path, tensors, 8 + length, size)
@@ -131,3 +131,11 @@ def is_sizes(value: Any) -> TypeGuard[list[int]]:
 def corrupt(path: Path, problem: str) -> StageError:
     """The error for a damaged file."""
     return StageError(Reason.CHECKPOINT_CORRUPT, f"{path} {problem}; download or copy the checkpoint again")
+
+
+def unreadable(path: Path, error: OSError) -> StageError:
+    """The error for a file that the system does not give."""
+    return StageError(
+        Reason.CHECKPOINT_CORRUPT,
+        f"{path} cannot be read ({error.strerror}); it must be there, and readable for the user that runs this",
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mtp_trainer.checkpoints.header import TensorInfo, corrupt, read_header
+from mtp_trainer.checkpoints.header import TensorInfo, corrupt, read_header, unreadable
 from mtp_trainer.contract.exits import Reason, StageError
 
 SINGLE = "model.safetensors"
@@ -95,7 +95,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise corrupt(path, f"cannot be read ({error.strerror})") from error
+        raise unreadable(path, error) from error
     except ValueError as error:
         raise corrupt(path, f"is not JSON ({error})") from error
     if not isinstance(value, dict):

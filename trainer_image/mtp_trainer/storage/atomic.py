@@ -78,7 +78,7 @@ def create_file(path: Path, content: str) -> None:
         StageError: ``DiskFull`` or ``OutputNotWritable``.
     """
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(path)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.partial-", dir=path.parent)
         temporary = Path(name)
         try:
@@ -102,7 +102,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(path)
         try:
             yield temporary
             sync_file(temporary)
@@ -121,7 +121,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         FileExistsError: ``target`` came to exist meanwhile.
     """
     with storage_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(target)
         prefix = f".{target.name}.partial-"
         remove_abandoned(target.parent, prefix)
         temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
@@ -138,6 +138,14 @@ def new_folder(target: Path) -> Iterator[Path]:
         finally:
             os.close(descriptor)
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_parent(path: Path) -> None:
+    """Make the folders above a path; a file among them is an error of its own, unlike a target that exists."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from error
 
 
 def rename_new(temporary: Path, target: Path) -> None:
