@@ -49,8 +49,19 @@ def _render(options: argparse.Namespace) -> int:
     except (UnreadableManifest, InvalidManifest, NotRenderable) as error:
         print(error, file=sys.stderr)
         return 2
-    print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
+    print(yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120), end="")
     return 0
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines, such as a stage's configuration, as blocks that people can read."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def children(manifest: Object) -> Iterator[Object]:
