@@ -29,10 +29,11 @@ CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 SERVICE = Kind("v1", "Service", "services")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 EVENT = Kind("v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 KINDS: dict[tuple[str, str], Kind] = {
     (k.api_version, k.kind): k
-    for k in (FINE_TUNE, SERVING, JOB, POD, CONFIG_MAP, CLAIM, SERVICE, DEPLOYMENT, EVENT)
+    for k in (FINE_TUNE, SERVING, JOB, POD, CONFIG_MAP, CLAIM, SERVICE, DEPLOYMENT, EVENT, LEASE)
 }
 
 

@@ -71,6 +71,10 @@ class AcceptanceStore:
         history = self._histories.get(serving)
         return list(history.samples) if history is not None else []
 
+    def servings(self) -> list[str]:
+        """Those with a history."""
+        return list(self._histories)
+
     def forget(self, serving: str) -> None:
         """Drop a deleted serving's readings."""
         self._histories.pop(serving, None)

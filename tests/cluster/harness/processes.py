@@ -36,7 +36,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=None if env is None else dict(env),
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 -- the parent has one thread here, and the hook only calls prctl
+                preexec_fn=_die_with_parent,
             )
 
     @property
