@@ -47,7 +47,7 @@ def read_shape(text: Config) -> HeadShape:
             )
     try:
         head_dim = int(text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"])
-        fraction = rope.get("partial_rotary_factor", text.get("partial_rotary_factor", 0.25))
+        fraction = float(rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 0.25)
         return HeadShape(
             hidden_size=int(text["hidden_size"]),
             intermediate_size=int(text["intermediate_size"]),
@@ -55,7 +55,7 @@ def read_shape(text: Config) -> HeadShape:
             key_value_heads=int(text["num_key_value_heads"]),
             head_dim=head_dim,
             rotary_dim=int(head_dim * fraction),
-            rope_theta=float(rope.get("rope_theta", text.get("rope_theta", 10000.0))),
+            rope_theta=float(rope.get("rope_theta") or text.get("rope_theta") or 10000.0),
             norm_epsilon=float(text.get("rms_norm_eps", 1e-6)),
             vocab_size=int(text["vocab_size"]),
         )

@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from mtp_trainer.objectives import divergences as d
+from mtp_trainer.objectives.divergences import label_gradient
+from mtp_trainer.objectives.teacher import Teacher, log_softmax, teacher_of
 
 Term = Literal["CE", "KL", "Alpha"]
 
@@ -75,10 +76,10 @@ class _VocabularyTerms(torch.autograd.Function):
         for first in range(0, anchors, scoring.chunk_tokens):
             chunk = slice(first, first + scoring.chunk_tokens)
             low, high = int(index[:, chunk].min()), int(index[:, chunk].max()) + 1
-            shared = _Teacher.of(teacher[low:high], lm_head, scoring)
+            shared = teacher_of(teacher[low:high], lm_head, scoring.top_k, scoring.temperature)
             for k in range(steps):
                 mine = shared.rows(index[k, chunk] - low)
-                log_q = _log_softmax(states[k, chunk], lm_head, scoring.temperature)
+                log_q = log_softmax(states[k, chunk], lm_head, scoring.temperature)
                 q = log_q.exp()
                 values["CE"][k, chunk] = -log_q.gather(-1, labels[k, chunk].unsqueeze(-1)).squeeze(-1)
                 values["Alpha"][k, chunk] = mine.acceptance(q)
@@ -86,7 +87,7 @@ class _VocabularyTerms(torch.autograd.Function):
                     values["KL"][k, chunk] = mine.divergence(q, log_q)
                 del log_q
                 for term in needed:
-                    slope = mine.gradient(term, q, labels[k, chunk])
+                    slope = _gradient(term, mine, q, labels[k, chunk])
                     product = slope.to(lm_head.dtype) @ lm_head
                     gradients[term][k, chunk] = product.to(wide).div_(scoring.temperature)
         ctx.save_for_backward(*(gradients[term] for term in needed))
@@ -104,49 +105,12 @@ class _VocabularyTerms(torch.autograd.Function):
         return (None if result is None else result.to(ctx.dtype)), None, None, None, None, None
 
 
-class _Teacher(NamedTuple):
-    """The teacher at some positions: all symbols, or its top k."""
-
-    p: Tensor | None
-    negative_entropy: Tensor | None
-    top: d.Top | None
-
-    @classmethod
-    def of(cls, states: Tensor, lm_head: Tensor, scoring: Scoring) -> _Teacher:
-        log_p = _log_softmax(states, lm_head, scoring.temperature)
-        p = log_p.exp()
-        if 0 < scoring.top_k < lm_head.shape[0]:
-            return cls(None, None, d.Top.of(p, scoring.top_k))
-        return cls(p, torch.linalg.vecdot(p, log_p) if "KL" in scoring.needed else None, None)
-
-    def rows(self, index: Tensor) -> _Teacher:
-        """Positions ``index[C]``; a view where they are consecutive, which they are within an answer."""
-        first, last = int(index[0]), int(index[-1])
-        consecutive = last - first + 1 == len(index) and bool((index.diff() == 1).all())
-        where: slice | Tensor = slice(first, last + 1) if consecutive else index
-        if self.top is not None:
-            return _Teacher(None, None, self.top.rows(where))
-        entropy = None if self.negative_entropy is None else self.negative_entropy[where]
-        return _Teacher(None if self.p is None else self.p[where], entropy, None)
-
-    def acceptance(self, q: Tensor) -> Tensor:
-        return d.top_acceptance(self.top, q) if self.top is not None else d.acceptance(self.p, q)
-
-    def divergence(self, q: Tensor, log_q: Tensor) -> Tensor:
-        if self.top is not None:
-            return d.top_divergence(self.top, q, log_q)
-        return d.divergence(self.p, self.negative_entropy, log_q)
-
-    def gradient(self, term: Term, q: Tensor, labels: Tensor) -> Tensor:
-        if term == "CE":
-            return d.label_gradient(q, labels)
-        if self.top is not None:
-            return (d.top_divergence_gradient if term == "KL" else d.top_acceptance_gradient)(self.top, q)
-        return (d.divergence_gradient if term == "KL" else d.acceptance_gradient)(self.p, q)
-
-
-def _log_softmax(states: Tensor, lm_head: Tensor, temperature: float) -> Tensor:
-    """``[C, V]`` log-probabilities, float32 or wider."""
-    scores = states.to(lm_head.dtype) @ lm_head.T
-    scores = scores.to(torch.promote_types(lm_head.dtype, torch.float32))
-    return torch.log_softmax(scores if temperature == 1.0 else scores.div_(temperature), dim=-1)
+def _gradient(term: Term, teacher: Teacher, q: Tensor, labels: Tensor) -> Tensor:
+    """``[C, V]``: gradient of a term by the student's scores."""
+    match term:
+        case "CE":
+            return label_gradient(q, labels)
+        case "KL":
+            return teacher.divergence_gradient(q)
+        case "Alpha":
+            return teacher.acceptance_gradient(q)
