@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from mtp_trainer.contract.exits import Reason, StageError
@@ -43,11 +44,12 @@ def set_tags(output: Path, tags: tuple[str, ...], published: dict[str, ArtifactR
     """
     for tag in tags:
         path, content = tag_path(output, tag), tag_content(tag, published)
-        try:
-            create_file(path, content)
-        except FileExistsError:
-            if path.read_text(encoding="utf-8") != content:
-                raise taken(path, tag) from None
+        if not path.exists():
+            # Another run may set it at this moment: then its file stays, and is compared.
+            with suppress(FileExistsError):
+                create_file(path, content)
+        if path.read_text(encoding="utf-8") != content:
+            raise taken(path, tag)
 
 
 def tag_path(output: Path, tag: str) -> Path:
