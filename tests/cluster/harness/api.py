@@ -96,20 +96,28 @@ class Api:
         """In the background, as kubectl does."""
         self.request("DELETE", f"{collection.format(namespace)}/{name}", {"propagationPolicy": "Background"})
 
-    def apply(self, collection: str, namespace: str, name: str, text: str, *, dry_run: bool = False) -> Json:
-        """Server-side apply of YAML text, with kubectl's strict validation of fields."""
-        query = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
-        if dry_run:
-            query["dryRun"] = "All"
+    def create_yaml(self, collection: str, namespace: str, text: str, *, dry_run: bool = False) -> Json:
+        """Create from YAML as a person wrote it; unknown fields are refused, as kubectl asks for."""
+        created: Json = self.request("POST", collection.format(namespace), text, "application/yaml", _strict(dry_run))
+        return created
+
+    def update_yaml(self, collection: str, namespace: str, text: str, version: str, *, dry_run: bool = False) -> Json:
+        """Replace an object of this resourceVersion by what the YAML says; the name is the YAML's."""
+        name = text.split("\n  name: ", 1)[1].split("\n", 1)[0]
+        text = text.replace("metadata:\n", f'metadata:\n  resourceVersion: "{version}"\n', 1)
         path = f"{collection.format(namespace)}/{name}"
-        applied: Json = self.request("PATCH", path, text, "application/apply-patch+yaml", query)
-        return applied
+        updated: Json = self.request("PUT", path, text, "application/yaml", _strict(dry_run))
+        return updated
 
     def patch_status(self, collection: str, namespace: str, name: str, status: Json) -> Json:
         """Merge into the status subresource."""
         path = f"{collection.format(namespace)}/{name}/status"
         patched: Json = self.request("PATCH", path, {"status": status}, "application/merge-patch+json")
         return patched
+
+
+def _strict(dry_run: bool) -> dict[str, str]:
+    return {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
 
 
 def eventually(look: Callable[[], T | None], what: str, patience_seconds: float = PATIENCE_SECONDS) -> T:

@@ -33,13 +33,14 @@ class ControlPlane:
         self._folder = folder
         self._processes: list[Process] = []
         self.kubeconfig = folder / "kubeconfig"
+        self._ports: tuple[int, int, int] = (0, 0, 0)
         self.api: Api
 
     def start(self) -> None:
         """Return when the API server is ready."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_certificates(self._folder)
-        etcd, peers, secure = free_ports(3)
+        etcd, peers, secure = self._ports = tuple(free_ports(3))
         self._start_etcd(etcd, peers)
         self._start_api_server(etcd, secure)
         self.api = Api(f"https://127.0.0.1:{secure}", self._folder / "ca.crt", ADMIN_TOKEN)
@@ -62,10 +63,19 @@ class ControlPlane:
             "--secure-port=0",
         )
 
+    def restart_api_server(self) -> None:
+        """Kill it and start it again at the same port: every watch is cut."""
+        old = next(process for process in self._processes if process.name == "kube-apiserver")
+        self._processes.remove(old)
+        old.kill()
+        self._start_api_server(self._ports[0], self._ports[2])
+        eventually(self._ready, "the API server to be ready again")
+
     def stop(self) -> None:
-        """Stop all of them, the last first."""
-        while self._processes:
-            self._processes.pop().stop()
+        """Stop all of them; etcd last, since the others wait for it when they end."""
+        for process in sorted(self._processes, key=lambda process: process.name == "etcd"):
+            process.stop()
+        self._processes.clear()
 
     def check(self) -> None:
         """Raise if one has ended."""

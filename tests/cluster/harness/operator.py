@@ -26,7 +26,7 @@ class Operator:
         self._process: Process | None = None
         self.metrics_port, self.probe_port = free_ports(2)
 
-    def start(self) -> None:
+    def start(self, *flags: str) -> None:
         """Start it; :meth:`state` says how far it is."""
         self._folder.mkdir(parents=True, exist_ok=True)
         kubeconfig = self._folder / f"{self._identity}.kubeconfig"
@@ -39,6 +39,7 @@ class Operator:
             "--address=127.0.0.1",
             f"--metrics-port={self.metrics_port}",
             f"--probe-port={self.probe_port}",
+            *flags,
         ]
         environment = {
             **os.environ,
@@ -55,6 +56,11 @@ class Operator:
         """Start it, and return once it holds the lease."""
         self.start()
         eventually(lambda: self.state() == "leading", f"{self._identity} to lead")
+
+    def start_if_ended(self) -> None:
+        """Start it again if it has ended, as its Deployment does."""
+        if self.process.ended:
+            self.start()
 
     @property
     def process(self) -> Process:
@@ -77,6 +83,6 @@ class Operator:
 
     def read(self, path: str, port: int) -> str:
         """Body of a page of the operator's."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
             text: str = answer.read().decode()
         return text

@@ -43,9 +43,13 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
+    @property
+    def ended(self) -> bool:
+        return self._popen.poll() is not None
+
     def check(self) -> None:
         """Raise with the end of the log if it has ended."""
-        if self._popen.poll() is not None:
+        if self.ended:
             raise RuntimeError(f"{self.name} ended with {self._popen.returncode}; {self.log} ends with:\n{self.tail()}")
 
     def tail(self, size_bytes: int = 6000) -> str:
@@ -59,7 +63,7 @@ class Process:
 
     def stop(self, patience_seconds: float = 10) -> int:
         """SIGTERM, then SIGKILL; its exit status."""
-        if self._popen.poll() is None:
+        if not self.ended:
             self._popen.terminate()
             try:
                 self._popen.wait(patience_seconds)
