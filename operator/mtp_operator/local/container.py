@@ -24,6 +24,8 @@ FALLBACK_BYTES = 2048
 DEFAULT_TERMINATION_PATH = "/dev/termination-log"
 BIND_ADDRESS = "MTP_BIND_ADDRESS"
 SHARED_VOLUME = "cache"
+SHARED_PATHS = ("/tmp", "/dev/shm")  # noqa: S108
+"""Temporary volumes at these paths are this machine's own: processes share them here anyway."""
 
 
 class CannotStart(Exception):
@@ -136,6 +138,8 @@ def _volumes(store: LocalStore, places: Places, pod: Object, spec: dict[str, Any
         volume = volumes.get(mount["name"])
         if volume is None:
             raise CannotStart("CreateContainerConfigError", f"volume {mount['name']} is not in the pod's spec")
+        if "emptyDir" in volume and mount["mountPath"] in SHARED_PATHS:
+            continue
         if "persistentVolumeClaim" in volume:
             folder = places.claims.folder(volume["persistentVolumeClaim"]["claimName"])
         elif mount["name"] == SHARED_VOLUME and "emptyDir" in volume:
