@@ -1,7 +1,7 @@
 """What SIGTERM and SIGINT do to a stage.
 
-By default a signal raises :class:`Interrupted`, so that context managers stop what they started. A stage that can end in
-good order asks for deferral: the first signal then only sets a flag. The second one always ends the process at once.
+By default a signal raises :class:`Interrupted`, so that context managers stop what they started. A stage that can end
+in good order asks for deferral: the first signal then only sets a flag. The second one always ends the process at once.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
         optimizer.safetensors   first and second moments of each parameter, float32
         state.json              step, best validation, configuration digest, SHA-256 of the two files
 
-A folder gets its name when it is whole (see :mod:`mtp_trainer.storage`), and its hashes are checked on load: a damaged one is
-passed over for the one before. Batches and learning rates follow from the step, so there is no other state.
+A folder gets its name when it is whole (see :mod:`mtp_trainer.storage`), and its hashes are checked on load: a damaged
+one is passed over for the one before. Batches and learning rates follow from the step, so there is no other state.
 """
 
 from __future__ import annotations

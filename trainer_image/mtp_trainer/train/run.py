@@ -197,7 +197,7 @@ def run(config: TrainConfig) -> TrainResult:
 def _update(
     head: MTPHead, optimizer: torch.optim.Optimizer, output: RecursionOutput, rate: float, max_norm: float
 ) -> float:
-    """One optimiser step; returns the head's gradient norm before clipping. A norm that isn't finite changes nothing."""
+    """One optimiser step; returns the gradient norm before clipping. A norm that isn't finite changes nothing."""
     optimizer.zero_grad(set_to_none=True)
     output.loss.backward()
     norm = float(torch.nn.utils.clip_grad_norm_(head.parameters(), max_norm))
@@ -231,7 +231,8 @@ def _same_verifier(folder: Path, inspection: VerifierInspection) -> None:
 
 def _config_digest(config: TrainConfig, inspection: VerifierInspection) -> str:
     """Of what decides about the trained head: recipe, verifier, data."""
-    text = f"{config.training.model_dump_json()}|{config.temperature}|{inspection.digest}|{_data_digest(Workspace(config.workspace))}"
+    data = _data_digest(Workspace(config.workspace))
+    text = f"{config.training.model_dump_json()}|{config.temperature}|{inspection.digest}|{data}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
