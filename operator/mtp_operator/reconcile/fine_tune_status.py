@@ -87,10 +87,10 @@ def _conditions(run: FineTuneRun, observed: FineTuneObserved, assessment: Assess
     stages = [_stage_condition(stage, assessment, observed) for stage in Stage]
     wanted = [*_overall(assessment, observed, gate), *stages[:3], gate, *stages[3:]]
     stalled = assessment.failure or assessment.blocked or _name_conflict(observed)
-    if not assessment.succeeded and assessment.failure is None:
-        wanted.append(Wanted(FineTuneCondition.RECONCILING, TRUE, assessment.cause.reason, assessment.cause.message))
-    if stalled is not None:
+    if stalled is not None:  # never beside Reconciling, which kstatus would take for progress
         wanted.append(Wanted(FineTuneCondition.STALLED, TRUE, stalled.reason, stalled.message))
+    elif not assessment.succeeded:
+        wanted.append(Wanted(FineTuneCondition.RECONCILING, TRUE, assessment.cause.reason, assessment.cause.message))
     suspended = not isinstance(run.spec, InvalidSpec) and run.spec.suspend
     if suspended and assessment.failure is None and not assessment.succeeded:
         reason, message = FineTuneReason.SUSPENDED, "spec.suspend is set"

@@ -23,6 +23,7 @@ def said(scene: Any, now: datetime) -> dict[str, dict[str, Any]]:
     MTPFineTune.model_validate({"metadata": {"name": "gsm"}, "spec": scene.spec, "status": written})
     conditions = {entry["type"]: entry for entry in written["conditions"]}
     assert set(conditions) <= {str(kind) for kind in FineTuneCondition}
+    assert not conditions.keys() >= {"Stalled", "Reconciling"}
     assert {entry["reason"] for entry in conditions.values()} <= {str(reason) for reason in FineTuneReason}
     return conditions
 
