@@ -136,6 +136,7 @@ def _publish(workspace: Path, owner: Owner, spec: MTPFineTuneSpec, defaults: Def
             tags=tuple(spec.output.tags),
             contents=tuple(spec.output.contents),
         ),
+        on_gate_failure=spec.evaluation.gate.on_failure,
         run=f"{owner.namespace}/{owner.name}",
         operator_version=defaults.operator_version,
     )
