@@ -109,7 +109,7 @@ async def _apply_until_done(options: argparse.Namespace, objects: list[Object]) 
         loop.add_signal_handler(number, interrupted.set)
     async with LocalSession(options.state, dict(options.claim)) as session:
         for obj, outcome in zip(objects, await session.apply(objects), strict=True):
-            print(f"{obj['kind'].lower()}/{obj['metadata']['name']} {outcome}", file=sys.stderr)
+            print(f"{obj['kind'].lower()}/{obj['metadata']['name']} {_said(session, obj, outcome)}", file=sys.stderr)
         code = await _watch(session, objects, options, interrupted)
         for line in _tables(session, objects):
             print(line)
@@ -152,6 +152,13 @@ def _state_of(obj: Object, *, until_ready: bool) -> str:
         suspended = found.get("Suspended", {}).get("status") == "True"
         return "done" if suspended or found.get("Succeeded", {}).get("status") == "True" else "running"
     return "done" if until_ready and found.get("Ready", {}).get("status") == "True" else "running"
+
+
+def _said(session: LocalSession, obj: Object, outcome: str) -> str:
+    """What apply did, and that a run which has ended will not do anything again."""
+    newest = session.get(kind_of(obj), obj["metadata"]["name"], _namespace(obj))
+    ended = obj["kind"] == FINE_TUNE.kind and conditions(newest).get("Succeeded", {}).get("status") in ("True", "False")
+    return f"{outcome}: the run has ended, nothing to do" if outcome == "unchanged" and ended else outcome
 
 
 def _tables(session: LocalSession, objects: list[Object]) -> Iterator[str]:

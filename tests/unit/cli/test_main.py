@@ -126,6 +126,20 @@ def test_ctrl_c_stops_the_stage_and_keeps_the_run_for_the_next_time(tmp_path: Pa
     assert logs.returncode == 0
 
 
+def test_applying_an_ended_run_again_says_that_it_has_ended(
+    tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "mtp-trainer"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    manifest = run_manifest(pods={"gpus": 0, "env": [{"name": "PATH", "value": str(tmp_path)}]})
+    apply = ["local", "apply", "-f", written(tmp_path, manifest), "--state", state]
+    assert main(apply) == 1
+    assert "nothing to do" not in capsys.readouterr().err
+    assert main(apply) == 1
+    assert "mtpfinetune/quickstart unchanged: the run has ended, nothing to do" in capsys.readouterr().err
+
+
 def test_deleting_what_is_not_there_says_so(tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "delete", "mtpft", "absent", "--state", state]) == 1
     assert "not found" in capsys.readouterr().err
