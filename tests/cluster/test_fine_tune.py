@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness.api import CLAIMS, CONFIG_MAPS, EVENTS, FINE_TUNES, JOBS, Json, condition, eventually
+from harness.api import CLAIMS, CONFIG_MAPS, EVENTS, FINE_TUNES, JOBS, PODS, Json, condition, eventually
 from harness.control_plane import ControlPlane
 from harness.kubelet import Kubelet
 from harness.operator import Operator
@@ -184,8 +184,22 @@ def test_transitions_are_told_in_events_of_the_run(cluster: ControlPlane, namesp
     assert eventually(told, "an Event about the run")[0]["source"] == {"component": "mtp-operator"}
 
 
+@pytest.mark.usefixtures("applied")
+def test_another_look_at_an_unchanged_run_writes_nothing(
+    operator: Operator, cluster: ControlPlane, namespace: str, kubelet: Kubelet
+) -> None:
+    pod = kubelet.waiting_pod(f"{NAME}-prepare")
+    eventually(
+        lambda: "has not started" in condition(run_of(cluster, namespace), "Ready")["message"], "the pod in the status"
+    )
+    before, looks = run_of(cluster, namespace), operator.looks("MTPFineTune")
+    path = f"{PODS.format(namespace)}/{pod['metadata']['name']}"
+    cluster.api.request("PATCH", path, {"metadata": {"labels": {"theirs": "1"}}}, "application/merge-patch+json")
+    eventually(lambda: operator.looks("MTPFineTune") > looks, "another look")
+    assert run_of(cluster, namespace)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
 def test_the_operator_counts_its_work(operator: Operator, cluster: ControlPlane, namespace: str) -> None:
     cluster.kubectl("apply", f"--namespace={namespace}", "-f", str(QUICKSTART))
-    series = 'mtp_operator_reconciles_total{kind="MTPFineTune",result="success"}'
-    eventually(lambda: operator.metrics().get(series, 0) > 0, "a reconcile to be counted")
+    eventually(lambda: operator.looks("MTPFineTune") > 0, "a look to be counted")
     assert operator.metrics()["mtp_operator_leading"] == 1

@@ -33,17 +33,17 @@ class ControlPlane:
         self._folder = folder
         self._processes: list[Process] = []
         self.kubeconfig = folder / "kubeconfig"
-        self._ports: tuple[int, int, int] = (0, 0, 0)
+        self._etcd_port, self._port = 0, 0
         self.api: Api
 
     def start(self) -> None:
         """Return when the API server is ready."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_certificates(self._folder)
-        etcd, peers, secure = self._ports = tuple(free_ports(3))
-        self._start_etcd(etcd, peers)
-        self._start_api_server(etcd, secure)
-        self.api = Api(f"https://127.0.0.1:{secure}", self._folder / "ca.crt", ADMIN_TOKEN)
+        self._etcd_port, self._port, peers = free_ports(3)
+        self._start_etcd(peers)
+        self._start_api_server()
+        self.api = Api(f"https://127.0.0.1:{self._port}", self._folder / "ca.crt", ADMIN_TOKEN)
         self.write_kubeconfig(self.kubeconfig, ADMIN_TOKEN)
         eventually(self._ready, "the API server to be ready")
 
@@ -68,7 +68,7 @@ class ControlPlane:
         old = next(process for process in self._processes if process.name == "kube-apiserver")
         self._processes.remove(old)
         old.kill()
-        self._start_api_server(self._ports[0], self._ports[2])
+        self._start_api_server()
         eventually(self._ready, "the API server to be ready again")
 
     def stop(self) -> None:
@@ -112,8 +112,8 @@ class ControlPlane:
         path.touch(mode=0o600)
         path.write_text(json.dumps(content), encoding="utf-8")
 
-    def _start_etcd(self, port: int, peers: int) -> None:
-        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers}"
+    def _start_etcd(self, peers: int) -> None:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peers}"
         self._run(
             "etcd",
             f"--data-dir={self._folder / 'etcd'}",
@@ -126,15 +126,15 @@ class ControlPlane:
             "--log-level=warn",
         )
 
-    def _start_api_server(self, etcd: int, port: int) -> None:
+    def _start_api_server(self) -> None:
         tokens = self._folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
         self._run(
             "kube-apiserver",
-            f"--etcd-servers=http://127.0.0.1:{etcd}",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
+            f"--secure-port={self._port}",
             f"--tls-cert-file={self._folder / 'server.crt'}",
             f"--tls-private-key-file={self._folder / 'server.key'}",
             f"--token-auth-file={tokens}",

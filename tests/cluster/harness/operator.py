@@ -81,6 +81,10 @@ class Operator:
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
+    def looks(self, kind: str) -> float:
+        """How many looks at objects of a kind have ended well."""
+        return self.metrics().get(f'mtp_operator_reconciles_total{{kind="{kind}",result="success"}}', 0)
+
     def read(self, path: str, port: int) -> str:
         """Body of a page of the operator's."""
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
