@@ -6,7 +6,7 @@ runs the very server that will serve.
 
 from mtp_trainer.engine.client import Answer, Completions
 from mtp_trainer.engine.counters import EngineCounters, parse_counters
-from mtp_trainer.engine.regenerate import RegeneratedResponse, regenerate
+from mtp_trainer.engine.responses import RegeneratedResponse, regenerate
 from mtp_trainer.engine.server import VLLMServer
 
 __all__ = [

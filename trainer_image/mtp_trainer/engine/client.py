@@ -15,6 +15,11 @@ from mtp_trainer.contract import AcceptanceCounts, ExitCode, Reason, StageError
 from mtp_trainer.engine.counters import EngineCounters, parse_counters
 
 TRIES = 3
+PAUSE_SECONDS = 0.5
+"""Before the second try; doubled before each further one."""
+
+FINISHED = ("stop", "length")
+"""Endings of a whole answer; an aborted one is a part of it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Completions:
         self._concurrency = concurrency
         self._on_lost = on_lost
         self._model = model
+        self._max_model_len: int | None = None
         limits = httpx.Limits(max_connections=concurrency + 1)
         # trust_env off: a proxy from the environment must not see loopback traffic.
         self._http = httpx.Client(timeout=timeout_seconds, limits=limits, trust_env=False)
@@ -75,6 +81,20 @@ class Completions:
         """
         return parse_counters(self._send("GET", "/metrics").text, f"{self.url}/metrics")
 
+    def max_model_len(self) -> int:
+        """Longest prompt and answer together, in tokens, that the server takes.
+
+        Raises:
+            StageError: ``EngineNonsense`` or ``EngineCrashed``.
+        """
+        if self._max_model_len is None:
+            response = self._send("GET", "/v1/models")
+            try:
+                self._max_model_len = int(response.json()["data"][0]["max_model_len"])
+            except (ValueError, KeyError, IndexError, TypeError) as error:
+                raise _nonsense(f"{self.url}/v1/models", "a list of models", error, response) from error
+        return self._max_model_len
+
     def complete(
         self,
         prompts: Sequence[tuple[int, Sequence[int]]],
@@ -85,21 +105,23 @@ class Completions:
         """Answers in the order in which they finish, ``concurrency`` requests at a time.
 
         Args:
-            prompts: pairs of an index and token ids; the index comes back with the answer.
-            max_tokens: longest answer.
+            prompts: pairs of an index and token ids; the index comes back with the answer. A prompt that leaves no
+                room for an answer is left out.
+            max_tokens: longest answer; shorter where the context ends.
             temperature: 0 is greedy.
             seed: each request gets ``seed + index``: one seed for all would make their errors alike.
 
         Raises:
             StageError: ``EngineNonsense`` for an answer that isn't one, ``EngineCrashed`` when the server is gone.
         """
-        queue = iter(prompts)
+        room = self.max_model_len()
+        queue = iter([(index, ids, min(max_tokens, room - len(ids))) for index, ids in prompts if len(ids) < room])
         with ThreadPoolExecutor(self._concurrency) as pool:
             running: set[Future[Answer]] = set()
             try:
                 while True:
                     while len(running) < self._concurrency and (item := next(queue, None)) is not None:
-                        running.add(pool.submit(self._one, *item, max_tokens, temperature, seed))
+                        running.add(pool.submit(self._one, *item, temperature, seed))
                     if not running:
                         return
                     done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -121,7 +143,7 @@ class Completions:
         if seed is not None and temperature > 0:
             body["seed"] = seed + index
         response = self._send("POST", "/v1/completions", body)
-        return read_answer(index, response, f"{self.url}/v1/completions")
+        return read_answer(index, response, f"{self.url}/v1/completions", max_tokens)
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         for attempt in range(TRIES):
@@ -139,16 +161,19 @@ class Completions:
                 if response.status_code < 400:
                     return response
                 if response.status_code < 500 or attempt == TRIES - 1:
+                    # A server whose engine has died still answers for a moment, with errors.
+                    if response.status_code >= 500:
+                        self._on_lost()
                     raise StageError(
                         Reason.ENGINE_NONSENSE,
                         f"{self.url}{path}: HTTP {response.status_code}: {response.text[:300]}",
                         ExitCode.FAILED,
                     )
-            time.sleep(0.5 * 2**attempt)
+            time.sleep(PAUSE_SECONDS * 2**attempt)
         raise AssertionError("unreachable")
 
 
-def read_answer(index: int, response: httpx.Response, url: str) -> Answer:
+def read_answer(index: int, response: httpx.Response, url: str, max_tokens: int) -> Answer:
     """Check and read one completion.
 
     Raises:
@@ -156,24 +181,33 @@ def read_answer(index: int, response: httpx.Response, url: str) -> Answer:
     """
     try:
         body = response.json()
-        choice = body["choices"][0]
+        (choice,) = body["choices"]
         ids = choice["token_ids"]
-        if len(body["choices"]) != 1 or not ids or not all(isinstance(i, int) and i >= 0 for i in ids):
-            raise ValueError("not one choice with token ids")
+        if not ids or len(ids) > max_tokens or not all(isinstance(i, int) and i >= 0 for i in ids):
+            raise ValueError(f"not 1 to {max_tokens} token ids")
+        text, finish_reason = choice["text"], choice["finish_reason"]
+        if not isinstance(text, str):
+            raise ValueError(f"the text is {text!r}")
+        if finish_reason not in FINISHED:
+            raise ValueError(f"it ended with {finish_reason!r}")
         return Answer(
             index,
             tuple(ids),
-            str(choice["text"]),
-            str(choice["finish_reason"]),
+            text,
+            finish_reason,
             _acceptance((body.get("metrics") or {}).get("speculative_decoding")),
         )
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise StageError(
-            Reason.ENGINE_NONSENSE,
-            f"{url}: not a completion with token ids ({type(error).__name__}: {error}), but {response.text[:200]!r}; "
-            "use the vLLM version that the trainer image brings",
-            ExitCode.FAILED,
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _nonsense(url, "a completion with token ids", error, response) from error
+
+
+def _nonsense(url: str, expected: str, error: Exception, response: httpx.Response) -> StageError:
+    return StageError(
+        Reason.ENGINE_NONSENSE,
+        f"{url}: not {expected} ({type(error).__name__}: {error}), but {response.text[:200]!r}; "
+        "use the vLLM version that the trainer image brings",
+        ExitCode.FAILED,
+    )
 
 
 def _acceptance(metrics: dict[str, Any] | None) -> AcceptanceCounts | None:

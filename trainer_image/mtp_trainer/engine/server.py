@@ -24,7 +24,7 @@ import httpx
 
 from mtp_trainer.contract import EngineConfig, ExitCode, Reason, StageError
 from mtp_trainer.engine.command import DRAIN_SECONDS, Speculation, serve_command, serve_environment
-from mtp_trainer.engine.cpu_metadata import is_cpu_build
+from mtp_trainer.engine.installed import is_cpu_build
 
 POLL_SECONDS = 0.5
 PR_SET_PDEATHSIG = 1
@@ -99,7 +99,8 @@ class VLLMServer:
             StageError: ``EngineFailed``, with the log's last cause.
         """
         began = said = time.monotonic()
-        with httpx.Client(timeout=5) as client:
+        # trust_env off: a proxy from the environment must not see loopback traffic.
+        with httpx.Client(timeout=5, trust_env=False) as client:
             while True:
                 if (code := self.exit_code()) is not None:
                     raise self._failed(f"vLLM ended with exit code {code} before it was ready")

@@ -11,14 +11,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mtp_trainer.contract import EngineConfig, SamplingConfig
 from mtp_trainer.engine.client import Answer, Completions
 from mtp_trainer.engine.server import VLLMServer
-from mtp_trainer.storage import storage_errors
+from mtp_trainer.storage import storage_errors, write_file
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 SAY_SECONDS = 10.0
 
@@ -56,11 +57,14 @@ def regenerate(
         seed: of the first request; request i uses seed + i.
 
     Returns:
-        One response per prompt, in the order of ``prompts``.
+        The responses in the order of ``prompts``; a prompt that leaves no room for an answer has none.
 
     Raises:
         StageError: what the engine or the storage raises; the finished answers stay in ``out``.
     """
+    # Here, since it brings torch along, which the rest of this package does without.
+    from transformers import AutoTokenizer
+
     tokenizer = AutoTokenizer.from_pretrained(verifier, local_files_only=True, trust_remote_code=trust_remote_code)
     encoded = [prompt_ids(tokenizer, messages) for messages in prompts]
     header = {
@@ -87,11 +91,14 @@ def regenerate(
             pace = _Pace(len(missing), say)
             for answer in answers:
                 response = _response(answer, encoded[answer.index], tokenizer)
-                _append(file, response._asdict())
+                file.write(json.dumps(response._asdict(), ensure_ascii=False) + "\n")
+                # Flushed, it survives this process's death; synced now and then, also the machine's.
+                file.flush()
                 found[answer.index] = response
-                pace.done()
+                if pace.done():
+                    os.fsync(file.fileno())
             os.fsync(file.fileno())
-    return [found[i] for i in range(len(prompts))]
+    return [found[i] for i in sorted(found)]
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]]) -> list[int]:
@@ -112,25 +119,30 @@ def _resume(out: Path, header: dict[str, Any], prompts: list[list[int]]) -> dict
     """Read what an earlier call finished, cutting a half-written last line; start anew if the settings differ."""
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        lines = out.read_bytes().split(b"\n") if out.is_file() else [b""]
-        whole = lines[:-1]
-        if not whole or json.loads(whole[0]) != header:
-            out.write_text(json.dumps(header) + "\n", encoding="utf-8")
+        *whole, cut = out.read_bytes().split(b"\n") if out.is_file() else [b""]
+        if not whole or _record(whole[0]) != header:
+            write_file(out, json.dumps(header) + "\n")
             return {}
-        if lines[-1]:
+        if cut:
             os.truncate(out, sum(len(line) + 1 for line in whole))
     found: dict[int, RegeneratedResponse] = {}
     for line in whole[1:]:
-        response = RegeneratedResponse(**json.loads(line))
-        # A prompt that changed since (another chat template, say) is asked again.
-        if response.prompt_token_ids == prompts[response.index]:
-            found[response.index] = response
+        try:
+            response = RegeneratedResponse(**(_record(line) or {}))
+            # A prompt that changed since (another chat template, say) is asked again.
+            if prompts[response.index] == response.prompt_token_ids:
+                found[response.index] = response
+        except (TypeError, IndexError):
+            continue  # A line that a crash of the machine left in pieces is asked again, too.
     return found
 
 
-def _append(file: IO[str], record: dict[str, Any]) -> None:
-    file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    file.flush()
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
 class _Pace:
@@ -141,10 +153,13 @@ class _Pace:
         self._count, self._began = 0, time.monotonic()
         self._said = self._began
 
-    def done(self) -> None:
+    def done(self) -> bool:
+        """Count one more; whether it was time to say so."""
         self._count += 1
         now = time.monotonic()
         if now - self._said >= SAY_SECONDS or self._count == self._total:
             left = (now - self._began) / self._count * (self._total - self._count)
             self._say(f"regenerated {self._count} of {self._total} responses, about {left:.0f} s left")
             self._said = now
+            return True
+        return False
