@@ -20,7 +20,6 @@ from mtp_trainer.contract import (
     StageError,
     TrainResult,
     Workspace,
-    parse_result,
 )
 from mtp_trainer.engine import Completions, VLLMServer
 from mtp_trainer.engine.command import Speculation
@@ -37,7 +36,7 @@ from mtp_trainer.evaluate.rounds import (
     throughput_ratio,
     warm_up,
 )
-from mtp_trainer.report import write_report
+from mtp_trainer.results import read_result
 from mtp_trainer.sources import verifier_folder
 from mtp_trainer.storage import write_file
 
@@ -58,7 +57,7 @@ def run(config: EvaluateConfig) -> EvaluateResult:
     """
     workspace = Workspace(config.workspace)
     verifier = verifier_folder(config.verifier, workspace)
-    trained = _trained(workspace)
+    trained = read_result(workspace, TrainResult)
     domain = read_prompts(workspace.domain_prompts)
     general = read_prompts(workspace.general_prompts) if workspace.general_prompts.is_file() else []
 
@@ -73,6 +72,9 @@ def run(config: EvaluateConfig) -> EvaluateResult:
     )
     measurements = measurements.model_copy(update={"warnings": tuple(_warnings(measurements))})
     write_file(workspace.measurements, measurements.model_dump_json(by_alias=True, indent=1) + "\n")
+    # The report reads this package's measurements: imported here, either package can be imported first.
+    from mtp_trainer.report import write_report
+
     report = write_report(workspace, config.model_dump(mode="json", by_alias=True))
     _say(f"report: {report}")
     return EvaluateResult(
@@ -197,19 +199,6 @@ class _Heads:
     @property
     def _trust(self) -> bool:
         return self._config.trust_remote_code
-
-
-def _trained(workspace: Workspace) -> TrainResult:
-    path = workspace.result(Stage.TRAIN)
-    try:
-        result = parse_result(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StageError(
-            Reason.CONFIG_INVALID, f"{path}: no result of the train stage ({error}); run that stage first"
-        ) from error
-    if not isinstance(result, TrainResult):
-        raise StageError(Reason.CONFIG_INVALID, f"{path}: the train stage did not succeed; run it again")
-    return result
 
 
 def _evaluation(measured: SetMeasurement) -> SetEvaluation:
