@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
@@ -29,6 +30,14 @@ _APPLY = "application/apply-patch+yaml"
 _JSON_PATCH = "application/json-patch+json"
 
 
+@dataclass(eq=False)
+class _Connection:
+    """Connections with one set of credentials, and how many requests use them."""
+
+    api: ApiClient
+    users: int = 0
+
+
 class KubeClient:
     """Implements :class:`mtp_operator.kube.verbs.Verbs`, and ``replace`` for the leader's Lease.
 
@@ -38,7 +47,7 @@ class KubeClient:
 
     def __init__(self, configuration: Callable[[], Awaitable[Configuration]]) -> None:
         self._configuration = configuration
-        self._api: ApiClient | None = None
+        self._current: _Connection | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,9 +57,9 @@ class KubeClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._api is not None:
-            await self._api.close()
-            self._api = None
+        if self._current is not None:
+            connection, self._current = self._current, None
+            await connection.api.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         try:
@@ -128,7 +137,6 @@ class KubeClient:
         """One request; a second one with fresh credentials when the first were refused."""
         answer = await self._send(method, path, body, content_type, query)
         if answer[0] == 401:
-            await self.close()
             answer = await self._send(method, path, body, content_type, query)
         status, content, headers = answer
         if status >= 400:
@@ -142,22 +150,30 @@ class KubeClient:
     async def _send(
         self, method: str, path: str, body: object, content_type: str, query: Mapping[str, str] | None
     ) -> tuple[int, bytes, Mapping[str, str]]:
-        api = await self._connected()
+        connection = await self._connected()
+        api = connection.api
         url = f"{api.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": content_type, "Accept": _JSON, "User-Agent": f"{FIELD_MANAGER}/{__version__}"}
+        connection.users += 1
         try:
             await api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
             answer: Any = await api.call_api(method, url, headers, body, _request_timeout=TIMEOUT)
+            if answer.status == 401 and self._current is connection:
+                self._current = None
             return answer.status, await answer.read(), answer.headers
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise no_answer(error) from error
+        finally:
+            connection.users -= 1
+            if self._current is not connection and connection.users == 0:  # the last one closes the door
+                await api.close()
 
-    async def _connected(self) -> ApiClient:
-        if self._api is None:
+    async def _connected(self) -> _Connection:
+        if self._current is None:
             configuration = await self._configuration()
-            if self._api is None:  # another request may have been faster
-                self._api = ApiClient(configuration)
-        return self._api
+            if self._current is None:  # another request may have been faster
+                self._current = _Connection(ApiClient(configuration))
+        return self._current
 
 
 def _group(kind: Kind) -> str:

@@ -44,8 +44,7 @@ def _reason_and_message(body: bytes) -> tuple[str, str]:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Kubernetes writes whole seconds. The other form of the header, a date, is left to the caller's own back-off."""
-    try:
-        return float(header) if header is not None else None
-    except ValueError:
-        return None
+    """Whole seconds, as Kubernetes writes them. A date, the header's other form, is left to the caller's own back-off,
+    and so is what would be longer than a day."""
+    whole = header is not None and header.isdecimal() and len(header) <= 5
+    return float(header) if header is not None and whole else None
