@@ -24,7 +24,7 @@ from mtp_operator.controller.probes import Health
 from mtp_operator.controller.queue import WorkQueue
 from mtp_operator.controller.reconcilers import OUR_KINDS, Reconcilers, resync
 from mtp_operator.controller.settings import Settings, kopf_settings, parse
-from mtp_operator.controller.web import serving
+from mtp_operator.controller.web import CannotListen, serving
 from mtp_operator.kube.client import KubeClient
 from mtp_operator.kube.connection import NoConnection, load_configuration
 from mtp_operator.kube.lease import LeaderLease, LeaseLost
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("POD_ID", settings.identity)
     try:
         asyncio.run(run(settings))
-    except (LeaseLost, NoConnection) as error:
+    except (CannotListen, LeaseLost, NoConnection) as error:
         logger.error("ending: %s", error)
         return 1
     return 0
@@ -56,6 +56,7 @@ async def run(settings: Settings) -> None:
     """One life of the operator.
 
     Raises:
+        CannotListen: a port is in use.
         LeaseLost: another process leads, or may begin to.
         NoConnection: there is no cluster to connect to.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,15 @@ from mtp_operator import __version__
 from mtp_operator.controller.handlers import CHILD_SELECTOR, CHILDREN, selector
 from mtp_operator.kube.connection import own_namespace
 from mtp_operator.render.defaults import Defaults
+
+ENVIRONMENT = """\
+environment:
+  KUBECONFIG          the cluster to connect to; in a pod, its service account when unset
+  POD_NAME            who holds the leader's Lease (the host's name)
+  POD_NAMESPACE       where that Lease is (the service account's namespace)
+  MTP_TRAINER_IMAGE   image of a run's pods whose manifest names none
+  MTP_ENGINE_IMAGE    image of a serving's pods whose manifest names none
+"""
 
 
 @dataclass(frozen=True)
@@ -50,28 +61,43 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     parser = argparse.ArgumentParser(
         prog="mtp-operator",
         description="Fine-tunes MTP heads and serves them: the controller of MTPFineTune and SpecDecodeServing.",
-        epilog="Environment: KUBECONFIG; POD_NAME and POD_NAMESPACE of this pod; MTP_TRAINER_IMAGE and "
-        "MTP_ENGINE_IMAGE for pods whose manifest names none.",
+        epilog=ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument(
-        "--namespace", action="append", default=[], metavar="NAME", help="watch this namespace only; may be repeated"
+        "--namespace",
+        action="append",
+        default=[],
+        type=_namespace,
+        metavar="NAME",
+        help="watch this namespace only; may be repeated (default: the whole cluster)",
     )
-    parser.add_argument("--metrics-port", type=int, default=8080, metavar="PORT", help="of /metrics (8080)")
-    parser.add_argument("--probe-port", type=int, default=8081, metavar="PORT", help="of /healthz and /readyz (8081)")
+    parser.add_argument("--metrics-port", type=_port, default=8080, metavar="PORT", help="of /metrics (8080)")
+    parser.add_argument("--probe-port", type=_port, default=8081, metavar="PORT", help="of /healthz and /readyz (8081)")
     parser.add_argument("--address", default="0.0.0.0", help="that both listen on (0.0.0.0)")  # noqa: S104 -- in a pod
-    parser.add_argument("--workers", type=int, default=8, metavar="N", help="objects looked at at once (8)")
-    parser.add_argument("--resync", type=float, default=300, metavar="SECONDS", help="between full looks (300)")
-    parser.add_argument("--log-format", choices=("plain", "json"), default="plain")
+    parser.add_argument("--workers", type=_count, default=8, metavar="N", help="objects looked at at the same time (8)")
+    parser.add_argument(
+        "--resync", type=_seconds, default=300.0, metavar="SECONDS", help="between two looks at every object (300)"
+    )
+    parser.add_argument(
+        "--log-format", choices=("plain", "json"), default="plain", help="json is one object a line (plain)"
+    )
     given = parser.parse_args(arguments)
-    if given.workers < 1:
-        parser.error("--workers: write 1 or more")
-    if given.resync <= 0:
-        parser.error("--resync: write a number of seconds above 0")
+    if given.metrics_port == given.probe_port:
+        parser.error(f"--metrics-port and --probe-port are both {given.probe_port}: choose two ports")
     shipped = Defaults()
+
+    def image(variable: str, default: str) -> str:
+        named = environment.get(variable) or default
+        if re.search(r"\s", named):
+            parser.error(f"environment variable {variable}: {named!r} is not the name of an image")
+        return named
+
     return Settings(
         namespaces=tuple(given.namespace),
-        lease_namespace=own_namespace(),
+        lease_namespace=own_namespace(environment),
         identity=environment.get("POD_NAME") or socket.gethostname(),
         metrics_port=given.metrics_port,
         probe_port=given.probe_port,
@@ -80,10 +106,39 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         resync_seconds=given.resync,
         log_format=given.log_format,
         defaults=Defaults(
-            trainer_image=environment.get("MTP_TRAINER_IMAGE") or shipped.trainer_image,
-            engine_image=environment.get("MTP_ENGINE_IMAGE") or shipped.engine_image,
+            trainer_image=image("MTP_TRAINER_IMAGE", shipped.trainer_image),
+            engine_image=image("MTP_ENGINE_IMAGE", shipped.engine_image),
         ),
     )
+
+
+def _namespace(text: str) -> str:
+    """A name, since kopf would take a pattern such as ``team-*``, and a list of objects would not."""
+    if len(text) > 63 or re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a namespace")
+    return text
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a port from 1 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number of seconds above 0")
+    return seconds
 
 
 def kopf_settings() -> kopf.OperatorSettings:

@@ -10,19 +10,26 @@ from aiohttp import web
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class CannotListen(Exception):
+    """The address and port can't be listened on; says which."""
+
+
 @asynccontextmanager
 async def serving(address: str, port: int, routes: Mapping[str, Handler]) -> AsyncIterator[None]:
     """Answer GET requests of these paths.
 
     Raises:
-        OSError: the port is in use.
+        CannotListen: the port is in use, or the address isn't this machine's.
     """
     app = web.Application()
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
     runner = web.AppRunner(app, handle_signals=False, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, address, port).start()
+        try:
+            await web.TCPSite(runner, address, port).start()
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {address}:{port}: {error.strerror or error}") from error
         yield
     finally:
         await runner.cleanup()
