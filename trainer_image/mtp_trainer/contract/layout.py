@@ -15,14 +15,16 @@
         finished.json             digests of inputs and outputs, so that a repeated stage reuses them
         result.json
       train/
-        checkpoints/step-000200/  head, optimiser, sampler position, RNG; verified by hash on load
+        checkpoints/step-000200/  head, optimiser, step; verified by hash on load
         history.jsonl             one line per optimiser step, one per validation
         progress.json             newest progress
         head/                     the head overlay: config.json, model.safetensors, manifest.json
         checkpoint/               the stitched checkpoint
         result.json
+        finished.sha256           of the result and all that it was made from, as in the stages below
       evaluate/
         measurements.json         counts per prompt set, head and round
+        configuration.json          what the stage was asked to do, so that the report can be written again
         report.html
         result.json
       publish/

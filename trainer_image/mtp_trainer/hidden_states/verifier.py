@@ -76,7 +76,7 @@ class TransformersVerifier:
         """States ``[R, T, H]`` after the final norm of packed ``tokens[R, T]``; zeros at padding (document -1).
 
         Raises:
-            StageError: ``HiddenStatesNotFinite``, naming row and document.
+            StageError: ``HiddenStatesNotFinite``, naming the document.
         """
         hidden = torch.zeros(*tokens.shape, self.embedding.shape[1], dtype=self.embedding.dtype, device=self.device)
         tokens, positions = tokens.to(self.device, torch.long), positions.to(self.device, torch.long)
@@ -86,7 +86,7 @@ class TransformersVerifier:
                 if not state[: span.length].isfinite().all():
                     raise StageError(
                         Reason.HIDDEN_STATES_NOT_FINITE,
-                        f"row {span.row}, document {span.document}: the verifier's states are not finite; "
+                        f"document {span.document}: the verifier's states are not finite; "
                         "check the checkpoint, or use float32",
                     )
                 hidden[span.row, span.start : span.end] = state[: span.length]

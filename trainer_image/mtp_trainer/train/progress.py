@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from mtp_trainer.contract import Progress
+from mtp_trainer.contract import Progress, StageError
 from mtp_trainer.storage import write_file
 
 FILE_SECONDS, LINE_SECONDS = 1.0, 5.0
@@ -56,15 +57,19 @@ class ProgressReporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
-        self._write()
         if self._server is not None:
             self._server.close()
+        try:
+            self._write()
+        except StageError:
+            # What ended the block says more than that its last progress can't be written.
+            if error is None:
+                raise
 
     def update(self, step: int, loss: float, acceptance: tuple[float, ...], tokens_per_second: float) -> None:
         """After ``step`` optimiser steps; ``acceptance`` is the newest prediction per position."""
         now = time.monotonic()
-        done = step - self._first
-        left = (now - self._began) / done * (self._total - step) if done else None
+        left = remaining_seconds(now - self._began, step - self._first, self._total - step)
         self._current = Progress(
             step=step,
             total_steps=self._total,
@@ -89,6 +94,11 @@ class ProgressReporter:
         write_file(self._path, self._current.model_dump_json(by_alias=True, exclude_none=True) + "\n")
 
 
+def remaining_seconds(elapsed: float, done: int, left: int) -> float | None:
+    """Time for the steps that are ``left`` at the pace of those ``done`` in this process; None before the first."""
+    return elapsed / done * left if done else None
+
+
 def _percent(step: int, total: int) -> int:
     return 100 * step // max(1, total)
 
@@ -96,14 +106,13 @@ def _percent(step: int, total: int) -> int:
 class _Server:
     """``GET /progress`` (JSON of the contract's Progress) and ``GET /metrics`` (Prometheus)."""
 
-    def __init__(self, port: int, current: object) -> None:
-        assert callable(current)  # noqa: S101 - narrows the type
+    def __init__(self, port: int, current: Callable[[], Progress]) -> None:
         registry = CollectorRegistry()
         gauges = _Gauges(registry)
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                progress: Progress = current()
+                progress = current()
                 if self.path == "/progress":
                     self._answer(
                         "application/json", progress.model_dump_json(by_alias=True, exclude_none=True).encode()

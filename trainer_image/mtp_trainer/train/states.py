@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from mtp_trainer.contract import StageError
 from mtp_trainer.data import PackedRows
 from mtp_trainer.hidden_states import TransformersVerifier
 from mtp_trainer.interruption import Interrupted, interruption
@@ -27,14 +28,14 @@ ROWS_AT_ONCE = 8
 class RowStates:
     """Batches of packed rows with the verifier's states.
 
-    Raises (on use):
-        StageError: ``HiddenStatesNotFinite``.
+    Raises:
+        StageError: ``HiddenStatesNotFinite``, naming the file and the document; when made, or with each batch.
     """
 
     def __init__(self, verifier: TransformersVerifier, rows: PackedRows, name: str, say: Callable[[str], None]) -> None:
-        self._verifier, self._rows = verifier, rows
+        self._verifier, self._rows, self._name = verifier, rows, name
         size = rows.tokens.numel() * verifier.embedding.shape[1] * verifier.embedding.element_size()
-        self._kept = self._compute_all(name, say) if size <= MEMORY_BYTES else None
+        self._kept = self._compute_all(say) if size <= MEMORY_BYTES else None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -50,9 +51,12 @@ class RowStates:
 
     def _states(self, index: Tensor) -> Tensor:
         rows = self._rows
-        return self._verifier.states(rows.tokens[index], rows.documents[index], rows.positions[index])
+        try:
+            return self._verifier.states(rows.tokens[index], rows.documents[index], rows.positions[index])
+        except StageError as error:
+            raise StageError(error.reason, f"{self._name}: {error.message}", error.exit_code) from error
 
-    def _compute_all(self, name: str, say: Callable[[str], None]) -> Tensor:
+    def _compute_all(self, say: Callable[[str], None]) -> Tensor:
         parts, began, said = [], time.monotonic(), time.monotonic()
         for index in torch.arange(len(self._rows)).split(ROWS_AT_ONCE):
             if interruption.requested:
@@ -60,7 +64,7 @@ class RowStates:
             parts.append(self._states(index).cpu())
             if time.monotonic() - said > 10:
                 done = sum(len(part) for part in parts)
-                say(f"states of {done} of {len(self._rows)} {name} rows")
+                say(f"{self._name}: states of {done} of {len(self._rows)} rows")
                 said = time.monotonic()
-        say(f"states of {len(self._rows)} {name} rows in {time.monotonic() - began:.0f} s")
+        say(f"{self._name}: states of {len(self._rows)} rows in {time.monotonic() - began:.0f} s")
         return torch.cat(parts) if parts else torch.empty(0)
