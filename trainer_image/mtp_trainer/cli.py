@@ -39,9 +39,13 @@ TERMINATION_LOG = Path("/dev/termination-log")
 EXIT_CODES = """exit codes:
   0   done; the result is in WORKSPACE/STAGE/result.json and in the termination message
   1   failed for a reason that may pass; try again
+  2   the command line is wrong
   3   the input is wrong; the message names the field or file
   75  interrupted by a signal, resumable; run it again to go on
 """
+
+FINISHED = "finished.sha256"
+"""Beside a stage's result: says what it is the result of."""
 
 StageConfig = PrepareConfig | TrainConfig | EvaluateConfig | PublishConfig
 
@@ -57,9 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     parsed = _parser().parse_args(arguments)
     interruption.install()
-    if parsed.command == "inspect":
-        return _inspect(parsed.path, parsed.trust_remote_code)
-    return run_stage(Stage(parsed.command.capitalize()), parsed.config)
+    try:
+        if parsed.command == "inspect":
+            return _inspect(parsed.path, parsed.trust_remote_code)
+        return run_stage(Stage(parsed.command.capitalize()), parsed.config)
+    except Interrupted:
+        # While the end of a stage was being reported: what is written stays true, and another run reports it again.
+        return int(ExitCode.INTERRUPTED)
 
 
 def run_stage(stage: Stage, config_path: Path) -> int:
@@ -95,10 +103,10 @@ def describe(stage: Stage, error: BaseException) -> tuple[FailureResult, ExitCod
             reason, message, code = Reason.OUT_OF_MEMORY, _memory_advice(error), ExitCode.FAILED
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
             reason, code = Reason.DISK_FULL, ExitCode.BAD_INPUT
-            message = f"{error.filename}: no space left; enlarge the volume or free space"
+            message = f"{_place(error)}: no space left; enlarge the volume or free space"
         case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS):
             reason, code = Reason.OUTPUT_NOT_WRITABLE, ExitCode.BAD_INPUT
-            message = f"{error.filename}: {error.strerror}; make it accessible for the user that runs this"
+            message = f"{_place(error)}: {error.strerror}; make it accessible for the user that runs this"
         case _ if type(error).__name__ == "OutOfMemoryError":
             # torch's, named so that this module needn't import torch.
             reason, message, code = Reason.OUT_OF_MEMORY, _memory_advice(error), ExitCode.FAILED
@@ -109,6 +117,10 @@ def describe(stage: Stage, error: BaseException) -> tuple[FailureResult, ExitCod
     return FailureResult(stage=stage, reason=reason, message=message), code
 
 
+def _place(error: OSError) -> str:
+    return str(error.filename) if error.filename is not None else "a file"
+
+
 def _memory_advice(error: BaseException) -> str:
     return f"out of memory ({error}); lower training.sequenceLength or rowsPerBatch, or ask for more memory"
 
@@ -117,27 +129,36 @@ def _run(stage: Stage, workspace: Workspace, config: StageConfig) -> StageResult
     result = _stage_function(stage)(config)
     from mtp_trainer.storage import write_file
 
-    path = workspace.result(stage)
-    write_file(path.with_name("config.sha256"), _digest(config))
-    write_file(path, result_json(result))
+    path, text = workspace.result(stage), result_json(result)
+    write_file(path, text)
+    write_file(path.with_name(FINISHED), _finished_digest(stage, workspace, config, text))
     return result
 
 
 def _finished(stage: Stage, workspace: Workspace, config: StageConfig) -> StageResult | None:
-    """The result of an earlier run of this very configuration: a Job's pod may be started again after it succeeded."""
+    """The result of an earlier run on the same input: a Job's pod may be started again after it succeeded.
+
+    Prepare looks at its input itself.
+    """
+    if stage is Stage.PREPARE:
+        return None
     path = workspace.result(stage)
     try:
-        if path.with_name("config.sha256").read_text(encoding="utf-8") == _digest(config):
-            result = parse_result(path.read_text(encoding="utf-8"))
-            print(f"{stage.value} is finished already: {path}")
-            return result
+        text = path.read_text(encoding="utf-8")
+        if path.with_name(FINISHED).read_text(encoding="utf-8") != _finished_digest(stage, workspace, config, text):
+            return None
+        result = parse_result(text)
     except (OSError, ValueError):
         return None
-    return None
+    print(f"{stage.value} is finished already: {path}")
+    return result
 
 
-def _digest(config: StageConfig) -> str:
-    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+def _finished_digest(stage: Stage, workspace: Workspace, config: StageConfig, result: str) -> str:
+    """Of a result and what it was made from: the configuration, and the results of the stages before."""
+    before = list(Stage)[: list(Stage).index(stage)]
+    inputs = [path.read_text(encoding="utf-8") for path in map(workspace.result, before) if path.exists()]
+    return hashlib.sha256("\0".join([config.model_dump_json(), *inputs, result]).encode()).hexdigest()
 
 
 def _stage_function(stage: Stage) -> Callable[[StageConfig], StageResult]:
