@@ -21,6 +21,9 @@ between two tokens may then fall the other way and the rest of that answer diffe
 a head or server that changes output breaks nearly all of them.
 """
 
+ROUNDING = 1e-9
+"""Figures are quotients of counts: what equals a limit on paper may be a hair below it in binary."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -42,8 +45,13 @@ def judge(
     )
 
 
+def agrees(parity: ParityMeasurement) -> bool:
+    """Whether drafting left the output as it is."""
+    return parity.share >= PARITY_SHARE
+
+
 def _parity(gate: GateConfig, parity: ParityMeasurement) -> Iterator[Failure]:
-    if gate.output_parity == "Required" and parity.share < PARITY_SHARE:
+    if gate.output_parity == "Required" and not agrees(parity):
         where = f"; first difference: {parity.first_difference}" if parity.first_difference else ""
         yield Failure(
             Reason.OUTPUT_MISMATCH,
@@ -64,7 +72,7 @@ def _enough(gate: GateConfig, domain: SetMeasurement) -> Iterator[Failure]:
 
 def _domain(gate: GateConfig, domain: SetMeasurement) -> Iterator[Failure]:
     improvement, tuned = domain.improvement, domain.tuned
-    if improvement.low < gate.min_improvement:
+    if _below(improvement.low, gate.min_improvement):
         yield Failure(
             Reason.GATE_FAILED,
             f"mean acceptance length changed by {improvement.value:+.3f} ({improvement.low:+.3f} to "
@@ -72,7 +80,7 @@ def _domain(gate: GateConfig, domain: SetMeasurement) -> Iterator[Failure]:
             "at the interval's lower end",
         )
     length = tuned.mean_acceptance_length
-    if gate.min_mean_acceptance_length is not None and length.low < gate.min_mean_acceptance_length:
+    if gate.min_mean_acceptance_length is not None and _below(length.low, gate.min_mean_acceptance_length):
         yield Failure(
             Reason.GATE_FAILED,
             f"mean acceptance length is {length.value:.3f} (at least {length.low:.3f}), "
@@ -80,14 +88,14 @@ def _domain(gate: GateConfig, domain: SetMeasurement) -> Iterator[Failure]:
         )
     if domain.shipped.rates and tuned.rates:
         change = tuned.rates[0].value - domain.shipped.rates[0].value
-        if change < gate.min_position_zero_change:
+        if _below(change, gate.min_position_zero_change):
             yield Failure(
                 Reason.GATE_FAILED,
                 f"acceptance at position 0 changed by {change:+.3f}, "
                 f"{FIELD}.minPositionZeroChange allows {gate.min_position_zero_change:+g}",
             )
     ratio = domain.tokens_per_second_ratio
-    if gate.min_throughput_ratio is not None and (ratio is None or ratio < gate.min_throughput_ratio):
+    if gate.min_throughput_ratio is not None and (ratio is None or _below(ratio, gate.min_throughput_ratio)):
         said = "wasn't measured" if ratio is None else f"is {ratio:.3f}"
         yield Failure(
             Reason.GATE_FAILED,
@@ -103,10 +111,14 @@ def _general(gate: GateConfig, general: SetMeasurement | None) -> Iterator[Failu
             Reason.GATE_FAILED,
             f"the general set was not measured, {FIELD}.general asks for it; name {FIELD}.general.dataset",
         )
-    elif general.improvement.low < -gate.general.max_drop:
+    elif _below(general.improvement.low, -gate.general.max_drop):
         change = general.improvement
         yield Failure(
             Reason.GATE_FAILED,
             f"on the general set mean acceptance length changed by {change.value:+.3f} ({change.low:+.3f} to "
             f"{change.high:+.3f}), {FIELD}.general.maxDrop allows a drop of {gate.general.max_drop:g}",
         )
+
+
+def _below(value: float, limit: float) -> bool:
+    return value < limit - ROUNDING

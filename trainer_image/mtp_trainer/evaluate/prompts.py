@@ -19,7 +19,10 @@ def read_prompts(path: Path) -> Prompts:
     prompts: Prompts = []
     try:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
-            prompts.append((number, [int(i) for i in json.loads(line)["promptTokenIds"]]))
+            ids = json.loads(line)["promptTokenIds"]
+            if not ids or not all(type(i) is int and i >= 0 for i in ids):
+                raise ValueError(f"promptTokenIds is {str(ids)[:40]}")
+            prompts.append((number, ids))
     except FileNotFoundError as error:
         raise StageError(Reason.DATASET_EMPTY, f"{path}: not there; run the prepare stage first") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -44,26 +44,45 @@ def drafted_round(client: Completions, prompts: Prompts, sampling: Sampling, url
     """One pass with drafting.
 
     Raises:
-        StageError: ``EngineNonsense`` when the requests' own counts don't add up to the server's counters.
+        StageError: ``EngineNonsense`` when the requests' own counts are missing, or don't add up to the server's
+            counters; ``DatasetInvalid`` when no prompt leaves room for an answer.
     """
     before = client.counters()
     result = plain_round(client, prompts, sampling)
+    if len(result.counts) != len(result.tokens):
+        raise StageError(
+            Reason.ENGINE_NONSENSE,
+            f"{url}: {len(result.tokens) - len(result.counts)} of {len(result.tokens)} answers say nothing about their "
+            "drafts; use the vLLM version that the trainer image brings",
+            ExitCode.FAILED,
+        )
     counted, own = client.counters().since(before), summed(result.counts)
     if (counted.drafts, counted.accepted) != (own.drafts, own.accepted):
         raise StageError(
             Reason.ENGINE_NONSENSE,
             f"{url}: its counters say {counted.drafts} drafts, {counted.accepted} accepted, the requests' own figures "
-            f"{own.drafts}, {own.accepted}; something else used the server, or its version counts otherwise",
+            f"{own.drafts}, {own.accepted}; something else used the server, a lost request was repeated, or its "
+            "version counts otherwise",
             ExitCode.FAILED,
         )
     return result
 
 
 def plain_round(client: Completions, prompts: Prompts, sampling: Sampling) -> Round:
-    """One pass over the prompts."""
+    """One pass over the prompts; those that leave no room for an answer are left out.
+
+    Raises:
+        StageError: ``DatasetInvalid`` when that is all of them.
+    """
     began = time.perf_counter()
     answers = list(client.complete(prompts, sampling.max_tokens, sampling.temperature, sampling.seed))
     seconds = time.perf_counter() - began
+    if not answers:
+        raise StageError(
+            Reason.DATASET_INVALID,
+            f"none of {len(prompts)} prompts leaves room for an answer within {client.max_model_len()} tokens; "
+            "raise engine.maxModelLen, or name a dataset with shorter prompts",
+        )
     answers.sort(key=lambda answer: answer.index)
     return Round(
         tokens=[answer.token_ids for answer in answers],
