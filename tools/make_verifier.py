@@ -40,7 +40,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--head-rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="compile the trunk's step: 1.4 times as fast after 90 s")
-    parser.add_argument("--trunk-from", type=Path, help="a saved trunk (safetensors): train only the head")
+    parser.add_argument("--trunk-stop", type=int, help="end the trunk's schedule early, after so many steps")
+    parser.add_argument("--trunk-from", type=Path, help="start from the trunk of this safetensors file")
+    parser.add_argument("--leg", type=int, default=0, help="shuffles the rows anew when training goes on from a trunk")
     return parser.parse_args()
 
 
@@ -65,26 +67,24 @@ def main() -> None:
     verifier = Verifier(Shape(vocab_size=tokenizer.get_vocab_size()))
     parameters = sum(parameter.numel() for parameter in verifier.parameters())
     print(f"{parameters} parameters, {time.monotonic() - started:.0f} s", flush=True)
-    generator = torch.Generator().manual_seed(options.seed)
+    generator = torch.Generator().manual_seed(options.seed + 1000 * options.leg)
     source = training.batches(rows, options.batch_rows, generator)
 
     def save(step: int) -> None:
         checkpoint.write(folder, verifier, tokenizer)
         print(f"saved at step {step}", flush=True)
 
-    save(0)
     if options.trunk_from:
         checkpoint.read_trunk(options.trunk_from, verifier)
-        trunk = training.Curve()
-    else:
-        step_loss = torch.compile(training.trunk_loss, dynamic=False) if options.compile else training.trunk_loss
-        trunk = training.train(
-            *("trunk", verifier, verifier.model, step_loss, source),
-            steps=options.trunk_steps,
-            learning_rate=options.trunk_rate,
-            on_progress=save,
-        )
-        save(options.trunk_steps)
+    step_loss = torch.compile(training.trunk_loss, dynamic=False) if options.compile else training.trunk_loss
+    trunk = training.train(
+        *("trunk", verifier, verifier.model, step_loss, source),
+        steps=options.trunk_steps,
+        stop=options.trunk_stop,
+        learning_rate=options.trunk_rate,
+        on_progress=save,
+    )
+    save(options.trunk_steps)
     # From here on the trunk is what will be served: bfloat16 weights.
     with torch.no_grad():
         for parameter in verifier.model.parameters():

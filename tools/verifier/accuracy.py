@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from verifier.corpus import END, PAD, Split, prompt_text
 from verifier.layers import packing
 from verifier.model import Verifier
+from verifier.precision import autocast
 from verifier.tasks import Task, final_answer
 
 
@@ -28,7 +29,7 @@ def greedy(verifier: Verifier, tokenizer: Tokenizer, tasks: list[Task], limit: i
         used = -(-int(lengths.max() + 1) // 64) * 64
         view = tokens[:, :used]
         packed = packing(torch.zeros_like(view), torch.arange(used).expand_as(view), verifier.shape)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with autocast():
             states = verifier.model(view, packed)[rows, lengths - 1]
             chosen = verifier.logits(states).argmax(-1)
         done |= chosen == end

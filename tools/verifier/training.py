@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from verifier.corpus import Rows
 from verifier.layers import packing
 from verifier.model import Verifier
+from verifier.precision import autocast
 
 
 @dataclass
@@ -47,7 +48,7 @@ def weighted_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Ten
 def trunk_loss(verifier: Verifier, rows: Rows) -> tuple[Tensor, float]:
     """Next-token loss of a batch."""
     packed = packing(rows.documents, rows.positions, verifier.shape)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with autocast():
         logits = verifier.logits(verifier.model(rows.tokens, packed))
     return weighted_loss(logits[:, :-1], rows.tokens[:, 1:], target_weights(rows, 1))
 
@@ -55,7 +56,7 @@ def trunk_loss(verifier: Verifier, rows: Rows) -> tuple[Tensor, float]:
 def head_loss(verifier: Verifier, rows: Rows) -> tuple[Tensor, float]:
     """Loss of the head's single step: row t sees token t + 1 and the normed state of t, and predicts token t + 2."""
     packed = packing(rows.documents, rows.positions, verifier.shape)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with autocast():
         with torch.no_grad():
             hidden = verifier.model(rows.tokens, packed)
             embedded = verifier.model.embed_tokens(rows.tokens.roll(-1, dims=1))
@@ -81,11 +82,15 @@ def train(
     *,
     steps: int,
     learning_rate: float,
+    stop: int | None = None,
     warmup: int = 60,
     on_progress: Callable[[int], None] | None = None,
     progress_seconds: float = 180.0,
 ) -> Curve:
-    """AdamW with warm-up and cosine decay on ``part`` alone; ``on_progress`` is called every few minutes."""
+    """AdamW with warm-up and cosine decay over ``steps`` on ``part`` alone, until step ``stop`` where that is given.
+
+    ``on_progress`` is called every few minutes.
+    """
     for parameter in verifier.parameters():
         parameter.requires_grad_(False)
     trained = [parameter.requires_grad_(True) for parameter in part.parameters()]
@@ -96,7 +101,7 @@ def train(
     optimizer = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), fused=True)
     curve, seen, shown, started = Curve(), 0, [], time.monotonic()
     last_progress = started
-    for step, batch in zip(range(1, steps + 1), source, strict=False):
+    for step, batch in zip(range(1, (stop or steps) + 1), source, strict=False):
         cosine = 0.5 * (1 + math.cos(math.pi * max(0, step - warmup) / max(1, steps - warmup)))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(step / warmup, 0.02 + 0.98 * cosine)
