@@ -1,0 +1,1 @@
+"""Charts as pure functions from values to SVG."""
