@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mtp_trainer.contract import PrepareResult, Reason, Stage, StageError, TrainResult, Workspace, parse_result
+from mtp_trainer.contract import PrepareResult, Reason, Stage, StageError, TrainResult, Workspace
 from mtp_trainer.evaluate.measurements import Measurements, SetMeasurement, read_measurements
 from mtp_trainer.report.history import Curves, read_curves
+from mtp_trainer.results import read_result
 
 ResultT = TypeVar("ResultT", PrepareResult, TrainResult)
 
@@ -24,7 +25,7 @@ class Figures:
     trained: TrainResult | None = None
     curves: Curves | None = None
     unreadable: tuple[str, ...] = ()
-    """Files that are there and can't be read; the page says so where it lists warnings."""
+    """Of files that are there and say nothing usable: what is wrong. The page says so where it lists warnings."""
 
 
 def read_figures(workspace: Workspace, configuration: Mapping[str, Any]) -> Figures:
@@ -37,8 +38,8 @@ def read_figures(workspace: Workspace, configuration: Mapping[str, Any]) -> Figu
     return Figures(
         measurements=_measurements(workspace.measurements),
         configuration=configuration,
-        prepared=_result(workspace.result(Stage.PREPARE), PrepareResult, unreadable),
-        trained=_result(workspace.result(Stage.TRAIN), TrainResult, unreadable),
+        prepared=_result(workspace, Stage.PREPARE, PrepareResult, unreadable),
+        trained=_result(workspace, Stage.TRAIN, TrainResult, unreadable),
         curves=read_curves(workspace.history),
         unreadable=tuple(unreadable),
     )
@@ -61,12 +62,11 @@ def _measurements(path: Path) -> Measurements:
         ) from error
 
 
-def _result(path: Path, kind: type[ResultT], unreadable: list[str]) -> ResultT | None:
+def _result(workspace: Workspace, stage: Stage, kind: type[ResultT], unreadable: list[str]) -> ResultT | None:
+    if not workspace.result(stage).exists():
+        return None
     try:
-        result = parse_result(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        return read_result(workspace, kind)
+    except StageError as error:
+        unreadable.append(error.message)
         return None
-    except (OSError, ValueError):
-        unreadable.append(f"{path.parent.name}/{path.name} cannot be read; what it says is left out")
-        return None
-    return result if isinstance(result, kind) else None

@@ -12,12 +12,11 @@ from importlib import resources
 
 LIGHT = {
     "paper": "#ffffff",
-    "panel": "#f6f8fa",
     "edge": "#d7dde4",
     "ink": "#16202b",
     "quiet": "#55616f",
     "grid": "#e4e9ee",
-    "shipped": "#8d98a5",
+    "shipped": "#8a95a2",
     "tuned": "#0072b2",
     "raw": "#b9c2cc",
     "pass": "#00694c",
@@ -29,14 +28,13 @@ LIGHT = {
     "position-2": "#00805d",
     "position-3": "#a8487f",
     "position-4": "#7a6200",
-    "position-5": "#2b8cc4",
+    "position-5": "#8a5a3c",
     "position-6": "#6b4fa0",
     "position-7": "#55616f",
 }
 
 DARK = {
     "paper": "#0f141a",
-    "panel": "#171e26",
     "edge": "#303a46",
     "ink": "#e8edf2",
     "quiet": "#a0acb9",
@@ -53,7 +51,7 @@ DARK = {
     "position-2": "#35c795",
     "position-3": "#e29bc4",
     "position-4": "#e6d441",
-    "position-5": "#9cc9f0",
+    "position-5": "#d9a27e",
     "position-6": "#b9a3f0",
     "position-7": "#a0acb9",
 }
