@@ -102,14 +102,14 @@ class WorkQueue:
                 continue
 
     async def _work_on(self, key: Key) -> None:
-        begun, result = self._clock(), "success"
+        begun, result = self._clock(), "error"
         try:
             async with asyncio.timeout(self._limit_seconds):
                 after_seconds = await self._reconcile(key)
         except Exception as error:  # whatever it was: this object is looked at again, and the others go on
-            result = "error"
             self._retry(key, error)
         else:
+            result = "success"
             self._backoff.succeeded(key)
             if after_seconds is not None:
                 self.schedule.add(key, after_seconds)
