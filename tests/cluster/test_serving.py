@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from harness.api import DEPLOYMENTS, FINE_TUNES, PODS, SERVICES, SERVINGS, Json, condition, eventually
 from harness.control_plane import ControlPlane
+from harness.engine import engine
 from harness.kubelet import Kubelet
+from harness.operator import Operator
 from harness.results import STAGES, message_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "quickstart"
@@ -23,6 +26,15 @@ def deployment(cluster: ControlPlane, namespace: str) -> Json:
     """The Deployment of the minimal serving, as kubectl applied it."""
     cluster.kubectl("apply", f"--namespace={namespace}", "-f", str(MINIMAL))
     return eventually(lambda: cluster.api.get(DEPLOYMENTS, namespace, NAME), "the Deployment")
+
+
+@pytest.fixture
+def measured_often() -> str:
+    """The minimal serving with a depth of three, whose counters are read every second."""
+    manifest = yaml.safe_load(MINIMAL.read_text())
+    manifest["spec"]["speculative"] = {"numSpeculativeTokens": 3}
+    manifest["spec"]["acceptance"] = {"interval": "1s"}
+    return str(yaml.safe_dump(manifest))
 
 
 def serving_pods(cluster: ControlPlane, namespace: str, count: int) -> list[Json]:
@@ -55,6 +67,21 @@ def test_a_serving_whose_pods_are_ready_is_ready_and_kubectl_shows_it(cluster: C
     assert {"pvc://models/verifier", "True", "1"} <= set(lines[1].split())
     measured = condition(cluster.api.get(SERVINGS, namespace, NAME), "AcceptanceMeasured")
     assert measured["status"] != "True", "nobody answers /metrics here"
+
+
+def test_what_a_serving_accepts_is_measured_and_shown(
+    cluster: ControlPlane, operator: Operator, namespace: str, measured_often: str
+) -> None:
+    cluster.kubectl("apply", f"--namespace={namespace}", "-f", "-", text=measured_often)
+    (pod,) = serving_pods(cluster, namespace, 1)
+    with engine("127.8.0.1", drafts=1000, accepted=(900, 700, 500)):
+        Kubelet(cluster.api, namespace).run(pod, ip="127.8.0.1")
+        wait = ["wait", f"--namespace={namespace}", "--timeout=60s", f"sds/{NAME}"]
+        cluster.kubectl(*wait, "--for=condition=AcceptanceHealthy")
+        columns = cluster.kubectl("get", f"--namespace={namespace}", "sds", NAME).splitlines()
+        assert {"0.900/0.700/0.500", "3.100"} <= set(columns[1].split())
+        series = f'mtp_acceptance_rate{{namespace="{namespace}",position="2",serving="{NAME}"}}'
+        assert operator.metrics()[series] == 0.5
 
 
 @pytest.mark.usefixtures("deployment")
