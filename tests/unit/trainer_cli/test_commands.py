@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mtp_trainer.cli import main, run_stage
 from mtp_trainer.contract import MAX_RESULT_BYTES, FailureResult, Reason, Stage, parse_result
 
 COMMAND = Path(sys.executable).with_name("mtp-trainer")
@@ -46,17 +47,18 @@ def failure(termination: Path) -> FailureResult:
     ],
     ids=["half", "list", "binary", "missing", "unknown", "range", "word", "nested"],
 )
-def test_a_wrong_configuration_names_file_and_field(tmp_path: Path, text: str, named: str) -> None:
+def test_a_wrong_configuration_names_file_and_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, named: str
+) -> None:
     config, termination = tmp_path / "config.json", tmp_path / "termination"
     config.write_bytes(text.encode(errors="surrogateescape"))
-    ended = run("train", "--config", config, termination=termination)
-    assert ended.returncode == 3
+    monkeypatch.setenv("MTP_TERMINATION_LOG", str(termination))
+    assert run_stage(Stage.TRAIN, config) == 3
     found = failure(termination)
     assert (found.stage, found.reason) == (Stage.TRAIN, Reason.CONFIG_INVALID)
     assert found.message.startswith(f"{config}: ")
     assert named in found.message
-    assert ended.stderr == f"mtp-trainer train: ConfigInvalid: {found.message}\n"
-    assert ended.stdout == ""
+    assert capsys.readouterr() == ("", f"mtp-trainer train: ConfigInvalid: {found.message}\n")
 
 
 def test_every_wrong_field_is_named_at_once(tmp_path: Path) -> None:
@@ -102,13 +104,16 @@ def test_a_termination_message_that_cannot_be_written_does_not_hide_the_error(tm
 
 
 @pytest.mark.parametrize("arguments", [[], ["train"], ["dance"], ["train", "--config"], ["inspect"]])
-def test_a_wrong_command_line_is_explained(arguments: list[str]) -> None:
-    ended = run(*arguments)
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("usage: mtp-trainer")
+def test_a_wrong_command_line_is_explained(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: mtp-trainer")
 
 
-def test_help_lists_the_exit_codes() -> None:
-    ended = run("train", "--help")
-    assert ended.returncode == 0
-    assert all(f"\n  {code} " in ended.stdout for code in (0, 1, 2, 3, 75))
+def test_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["train", "--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {code} " in shown for code in (0, 1, 2, 3, 75))
