@@ -34,7 +34,7 @@ def cluster(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     try:
         plane.start()
         plane.kubectl("apply", "--server-side", "-k", str(REPOSITORY / "manifests" / "base"))
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
         plane.start_controllers()
         yield plane
         plane.check()

@@ -66,7 +66,7 @@ def test_termination_messages_take_a_run_through_all_stages_to_ready(
 ) -> None:
     for stage in STAGES:
         kubelet.finish(f"{NAME}-{stage}", message_of(stage))
-    cluster.kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=60s", f"mtpft/{NAME}")
+    cluster.kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=120s", f"mtpft/{NAME}")
     run = run_of(cluster, namespace)
     held = {c["type"] for c in run["status"]["conditions"] if c["status"] == "True"}
     assert held == {"Ready", "Succeeded", "Prepared", "Trained", "Evaluated", "GatePassed", "Published"}

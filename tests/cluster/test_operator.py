@@ -36,7 +36,7 @@ def standby(cluster: ControlPlane, operator: Operator, tmp_path: Path) -> Iterat
     second.start()
     eventually(lambda: second.state() == "standing by", "the second operator to stand by")
     yield second
-    second.process.stop()
+    assert second.process.stop() == 0
     eventually(lambda: operator.state() == "leading", "the first operator to lead again")
 
 
@@ -50,7 +50,7 @@ def test_an_operator_killed_at_any_stage_goes_on_where_it_was_with_one_job_per_s
         operator.process.kill()
         kubelet.finish(f"quickstart-{stage}", message_of(stage))  # nobody is there to see it happen
         operator.start_leading()
-    cluster.kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=60s", "mtpft/quickstart")
+    cluster.kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=120s", "mtpft/quickstart")
     jobs = Counter(job["metadata"]["labels"]["specdecode.dev/stage"] for job in cluster.api.list(JOBS, namespace))
     assert jobs == dict.fromkeys(STAGES, 1)
     assert all(len(kubelet.pods(f"quickstart-{stage}")) == 1 for stage in STAGES)
@@ -92,7 +92,7 @@ def test_an_operator_whose_lease_was_taken_ends(cluster: ControlPlane, operator:
     path = f"{LEASES.format(NAMESPACE)}/mtp-operator"
     taken = {"spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": 1}}
     cluster.api.request("PATCH", path, taken, "application/merge-patch+json")
-    assert operator.process.wait(60) == 1
+    assert operator.process.wait(120) == 1
     assert "somebody-else holds the lease" in operator.process.tail()
     operator.start_leading()
 

@@ -61,7 +61,7 @@ def test_a_serving_whose_pods_are_ready_is_ready_and_kubectl_shows_it(cluster: C
     kubelet = Kubelet(cluster.api, namespace)
     for pod in serving_pods(cluster, namespace, 1):
         kubelet.run(pod, ip="127.0.0.1")
-    cluster.kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=60s", f"sds/{NAME}")
+    cluster.kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=120s", f"sds/{NAME}")
     lines = cluster.kubectl("get", f"--namespace={namespace}", "sds", NAME).splitlines()
     assert lines[0].split() == ["NAME", "MODEL", "K", "ACCEPTANCE", "LENGTH", "READY", "REPLICAS", "REASON", "AGE"]
     assert {"pvc://models/verifier", "True", "1"} <= set(lines[1].split())
@@ -76,7 +76,7 @@ def test_what_a_serving_accepts_is_measured_and_shown(
     (pod,) = serving_pods(cluster, namespace, 1)
     with engine("127.8.0.1", drafts=1000, accepted=(900, 700, 500)):
         Kubelet(cluster.api, namespace).run(pod, ip="127.8.0.1")
-        wait = ["wait", f"--namespace={namespace}", "--timeout=60s", f"sds/{NAME}"]
+        wait = ["wait", f"--namespace={namespace}", "--timeout=120s", f"sds/{NAME}"]
         cluster.kubectl(*wait, "--for=condition=AcceptanceHealthy")
         columns = cluster.kubectl("get", f"--namespace={namespace}", "sds", NAME).splitlines()
         assert {"0.900/0.700/0.500", "3.100"} <= set(columns[1].split())

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Json = dict[str, Any]
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 FINE_TUNES = "apis/specdecode.dev/v1alpha1/namespaces/{}/mtpfinetunes"
 SERVINGS = "apis/specdecode.dev/v1alpha1/namespaces/{}/specdecodeservings"
