@@ -33,9 +33,9 @@ from mtp_trainer.contract.results import StageResult
 from mtp_trainer.engine import Completions, VLLMServer
 from mtp_trainer.engine.command import Speculation
 from mtp_trainer.evaluate.bootstrap import compare
-from mtp_trainer.evaluate.measurements import Interval, SetMeasurement
 from mtp_trainer.evaluate.prompts import Prompts, read_prompts
 from mtp_trainer.evaluate.rounds import Sampling, drafted_round
+from mtp_trainer.measurements import Interval, SetMeasurement
 
 QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart"
 RECIPES: dict[str, dict[str, str]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from mtp_trainer.contract import AcceptanceCounts
 from mtp_trainer.evaluate.bootstrap import compare
-from mtp_trainer.evaluate.measurements import Interval
+from mtp_trainer.measurements import Interval
 
 DEPTH = 2
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mtp_trainer.contract import AcceptanceCounts, GateConfig, GeneralGateConfig, Reason
-from mtp_trainer.evaluate.gate import agrees, judge
-from mtp_trainer.evaluate.measurements import HeadMeasurement, Interval, ParityMeasurement, SetMeasurement
+from mtp_trainer.evaluate.gate import judge
+from mtp_trainer.measurements import HeadMeasurement, Interval, ParityMeasurement, SetMeasurement
 
 SAME_OUTPUT = ParityMeasurement(prompts=100, identical=100)
 
@@ -122,7 +122,7 @@ def test_nearly_all_answers_must_be_those_without_drafting(identical: int, passe
     parity = ParityMeasurement(prompts=100, identical=identical, first_difference="prompt 3, token 7 of 20")
     found = failures(GateConfig(), measured(), parity=parity)
     assert (found == ()) is passes
-    assert agrees(parity) is passes
+    assert parity.agrees is passes
     assert passes or "prompt 3, token 7" in found[0]
 
 
@@ -132,7 +132,7 @@ def test_ignored_parity_fails_nothing() -> None:
 
 
 def test_without_a_compared_answer_parity_is_not_shown() -> None:
-    assert not agrees(ParityMeasurement(prompts=0, identical=0))
+    assert not ParityMeasurement(prompts=0, identical=0).agrees
 
 
 def test_all_failed_rules_are_named_and_the_gravest_gives_the_reason() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from mtp_trainer.contract import AcceptanceCounts, GateVerdict
 from mtp_trainer.evaluate.bootstrap import compare
-from mtp_trainer.evaluate.measurements import Measurements, ParityMeasurement, SetMeasurement
 from mtp_trainer.evaluate.remarks import remarks
+from mtp_trainer.measurements import Measurements, ParityMeasurement, SetMeasurement
 
 SHIPPED, TUNED = AcceptanceCounts(drafts=100, accepted=(50, 20)), AcceptanceCounts(drafts=90, accepted=(72, 45))
 

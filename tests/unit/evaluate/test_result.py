@@ -15,9 +15,9 @@ from mtp_trainer.contract import (
 )
 from mtp_trainer.evaluate.bootstrap import compare
 from mtp_trainer.evaluate.gate import judge
-from mtp_trainer.evaluate.measurements import Measurements, ParityMeasurement
 from mtp_trainer.evaluate.remarks import remarks
 from mtp_trainer.evaluate.run import result
+from mtp_trainer.measurements import Measurements, ParityMeasurement
 
 DEEPEST = 8
 STRICT = GateConfig(

@@ -10,7 +10,6 @@ from stand_in import STEPS, Behaviour, StandIn
 
 from mtp_trainer.contract import ExitCode, Reason, StageError
 from mtp_trainer.engine import Completions
-from mtp_trainer.evaluate.measurements import summed
 from mtp_trainer.evaluate.rounds import (
     WARM_UP_PROMPTS,
     Sampling,
@@ -20,6 +19,7 @@ from mtp_trainer.evaluate.rounds import (
     throughput_ratio,
     warm_up,
 )
+from mtp_trainer.measurements import summed
 
 PROMPTS = [(index, [7, 8, 10 + index]) for index in range(30)]
 SAMPLING = Sampling(max_tokens=6, temperature=0.0, seed=4)

@@ -29,8 +29,8 @@ from mtp_trainer.contract import (
 )
 from mtp_trainer.evaluate import run
 from mtp_trainer.evaluate.heads import TIMED_ROUNDS
-from mtp_trainer.evaluate.measurements import read_measurements
 from mtp_trainer.evaluate.rounds import WARM_UP_PROMPTS
+from mtp_trainer.measurements import read_measurements
 
 PROMPTS = 20
 TRAINED = TrainResult(

@@ -19,7 +19,7 @@ from mtp_trainer.contract import (
     Workspace,
     result_json,
 )
-from mtp_trainer.evaluate.measurements import (
+from mtp_trainer.measurements import (
     HeadMeasurement,
     Interval,
     Measurements,

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mtp_trainer.evaluate.measurements import Interval
+from mtp_trainer.measurements import Interval
 from mtp_trainer.report.charts.acceptance import DIAMOND, Bars, acceptance_chart
 from mtp_trainer.report.charts.svg import markup
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mtp_trainer.contract import AcceptanceCounts, GateVerdict, Reason, Stage, StageError, Workspace
-from mtp_trainer.evaluate.measurements import Measurements, ParityMeasurement, SetMeasurement
+from mtp_trainer.measurements import Measurements, ParityMeasurement, SetMeasurement
 from mtp_trainer.report import write_report
 from mtp_trainer.report.numbers import (
     change,

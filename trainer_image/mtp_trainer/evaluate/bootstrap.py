@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mtp_trainer.contract import AcceptanceCounts
-from mtp_trainer.evaluate.measurements import HeadMeasurement, Interval, SetMeasurement, summed
+from mtp_trainer.measurements import HeadMeasurement, Interval, SetMeasurement, summed
 
 RESAMPLES = 2000
 LEVEL = 0.95

@@ -9,17 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mtp_trainer.contract import GateConfig, GateVerdict, Reason
-from mtp_trainer.evaluate.measurements import ParityMeasurement, SetMeasurement
+from mtp_trainer.measurements import PARITY_SHARE, ParityMeasurement, SetMeasurement
 
 FIELD = "evaluation.gate"
-
-PARITY_SHARE = 0.95
-"""Share of answers that must agree with those written without drafting.
-
-Verification computes several tokens at once and a different batch shape rounds differently: in bfloat16 a near-tie
-between two tokens may then fall the other way and the rest of that answer differs. That is a few answers in a hundred;
-a head or server that changes output breaks nearly all of them.
-"""
 
 ROUNDING = 1e-9
 """Figures are quotients of counts: what equals a limit on paper may be a hair below it in binary."""
@@ -45,13 +37,8 @@ def judge(
     )
 
 
-def agrees(parity: ParityMeasurement) -> bool:
-    """Whether drafting left the output as it is."""
-    return parity.share >= PARITY_SHARE
-
-
 def _parity(gate: GateConfig, parity: ParityMeasurement) -> Iterator[Failure]:
-    if gate.output_parity == "Required" and not agrees(parity):
+    if gate.output_parity == "Required" and not parity.agrees:
         where = f"; first difference: {parity.first_difference}" if parity.first_difference else ""
         yield Failure(
             Reason.OUTPUT_MISMATCH,

@@ -14,7 +14,6 @@ from mtp_trainer.contract import AcceptanceCounts, EvaluateConfig, Reason, Stage
 from mtp_trainer.engine import Completions, VLLMServer
 from mtp_trainer.engine.command import Speculation
 from mtp_trainer.evaluate.bootstrap import compare
-from mtp_trainer.evaluate.measurements import ParityMeasurement, SetMeasurement, summed
 from mtp_trainer.evaluate.prompts import Prompts
 from mtp_trainer.evaluate.rounds import (
     Round,
@@ -25,8 +24,9 @@ from mtp_trainer.evaluate.rounds import (
     throughput_ratio,
     warm_up,
 )
+from mtp_trainer.measurements import ParityMeasurement, SetMeasurement, summed
 
-TIMED_ROUNDS = 3
+TIMED_ROUNDS = 2
 """Passes over the domain set per head; the first one's counts are used, all are timed."""
 
 

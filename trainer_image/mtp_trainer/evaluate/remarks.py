@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mtp_trainer.evaluate.measurements import Measurements
+from mtp_trainer.measurements import Measurements
 
 PREDICTION_GAP = 0.05
 """Difference between served and predicted acceptance at a position that is worth a warning."""

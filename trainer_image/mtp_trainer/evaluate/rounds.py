@@ -9,8 +9,8 @@ from statistics import median
 
 from mtp_trainer.contract import AcceptanceCounts, ExitCode, Reason, StageError
 from mtp_trainer.engine import Completions
-from mtp_trainer.evaluate.measurements import ParityMeasurement, summed
 from mtp_trainer.evaluate.prompts import Prompts
+from mtp_trainer.measurements import ParityMeasurement, summed
 
 WARM_UP_PROMPTS = 4
 

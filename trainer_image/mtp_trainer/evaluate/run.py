@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from mtp_trainer.contract import EvaluateConfig, EvaluateResult, SetEvaluation, TrainResult, Workspace
 from mtp_trainer.engine.installed import engine_version
-from mtp_trainer.evaluate.gate import agrees, judge
+from mtp_trainer.evaluate.gate import judge
 from mtp_trainer.evaluate.heads import Heads, Measured, say
-from mtp_trainer.evaluate.measurements import Measurements, SetMeasurement
 from mtp_trainer.evaluate.prompts import read_prompts
 from mtp_trainer.evaluate.remarks import remarks
+from mtp_trainer.measurements import Measurements, SetMeasurement
+from mtp_trainer.report import write_report
 from mtp_trainer.results import read_result
 from mtp_trainer.sources import verifier_folder
 from mtp_trainer.storage import write_file
@@ -22,9 +23,6 @@ def run(config: EvaluateConfig) -> EvaluateResult:
     Raises:
         StageError: missing inputs, or an engine that can't be used.
     """
-    # Here, since the report reads this package's measurements.
-    from mtp_trainer.report import write_report
-
     workspace = Workspace(config.workspace)
     verifier = verifier_folder(config.verifier, workspace)
     trained = read_result(workspace, TrainResult)
@@ -63,7 +61,7 @@ def result(measured: Measurements) -> EvaluateResult:
         domain=_evaluation(measured.domain),
         general=None if measured.general is None else _evaluation(measured.general),
         stitched=measured.stitched,
-        output_parity=agrees(measured.parity),
+        output_parity=measured.parity.agrees,
         parity_prompts=measured.parity.prompts,
         gate=measured.gate,
         warnings=measured.warnings,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mtp_trainer.contract import PrepareResult, Reason, Stage, StageError, TrainResult, Workspace
-from mtp_trainer.evaluate.measurements import Measurements, SetMeasurement, read_measurements
+from mtp_trainer.measurements import Measurements, SetMeasurement, read_measurements
 from mtp_trainer.report.history import Curves, read_curves
 from mtp_trainer.results import read_result
 

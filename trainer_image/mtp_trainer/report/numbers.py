@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mtp_trainer.evaluate.measurements import Interval
+from mtp_trainer.measurements import Interval
 
 
 def count(value: int) -> str:

@@ -9,8 +9,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from mtp_trainer import __version__
-from mtp_trainer.evaluate.gate import PARITY_SHARE, agrees
-from mtp_trainer.evaluate.measurements import Measurements
+from mtp_trainer.measurements import PARITY_SHARE, Measurements
 from mtp_trainer.report import pictures, tables
 from mtp_trainer.report.figures import Figures
 from mtp_trainer.report.numbers import change, change_range, count, length, length_range, ratio, share
@@ -50,7 +49,7 @@ def _content(figures: Figures) -> dict[str, Any]:
         "data_tables": () if figures.prepared is None else _data(figures),
         "stitched": None if measured.stitched is None else measured.stitched == measured.domain.tuned.counts,
         "stitched_table": tables.stitched_table(measured),
-        "parity": agrees(measured.parity),
+        "parity": measured.parity.agrees,
         "parity_share": PARITY_SHARE,
         "warnings": _warnings(figures),
         "configuration": tables.configuration_table(figures.configuration) if figures.configuration else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from mtp_trainer.evaluate.measurements import Measurements, SetMeasurement
+from mtp_trainer.measurements import Measurements, SetMeasurement
 from mtp_trainer.report.charts import svg
 from mtp_trainer.report.charts.acceptance import Bars, acceptance_chart
 from mtp_trainer.report.charts.intervals import Row, interval_chart

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mtp_trainer.contract import PrepareResult, TrainResult
-from mtp_trainer.evaluate.measurements import Measurements, SetMeasurement
+from mtp_trainer.measurements import Measurements, SetMeasurement
 from mtp_trainer.report.charts.scale import thinned
 from mtp_trainer.report.figures import round_ratios
 from mtp_trainer.report.history import Step, Validation

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from mtp_trainer.evaluate.measurements import Interval
+from mtp_trainer.measurements import Interval
 from mtp_trainer.report.charts import svg
 from mtp_trainer.report.charts.scale import Scale
 from mtp_trainer.report.numbers import points, share, share_range

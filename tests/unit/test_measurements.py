@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mtp_trainer.contract import AcceptanceCounts, GateVerdict, Reason
 from mtp_trainer.evaluate.bootstrap import compare
-from mtp_trainer.evaluate.measurements import Measurements, ParityMeasurement, read_measurements, summed
+from mtp_trainer.measurements import Measurements, ParityMeasurement, read_measurements, summed
 
 COUNTS = [AcceptanceCounts(drafts=10, accepted=(8, 4, 1)), AcceptanceCounts(drafts=7, accepted=(3, 3, 3))]
 

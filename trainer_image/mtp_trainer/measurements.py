@@ -1,4 +1,4 @@
-"""What a stage measured, as a file: everything that the gate decides on and the report shows."""
+"""What the evaluate stage measured, as a file: everything that the gate decides on and the report shows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from mtp_trainer.contract import AcceptanceCounts, GateVerdict
+
+PARITY_SHARE = 0.95
+"""Share of answers that must agree with those written without drafting.
+
+Verification computes several tokens at once and a different batch shape rounds differently: in bfloat16 a near-tie
+between two tokens may then fall the other way and the rest of that answer differs. That is a few answers in a hundred;
+a head or server that changes output breaks nearly all of them.
+"""
 
 
 class Record(BaseModel):
@@ -61,6 +69,11 @@ class ParityMeasurement(Record):
     def share(self) -> float:
         """Share of prompts whose answers agree token by token."""
         return self.identical / self.prompts if self.prompts else 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether drafting left the output as it is."""
+        return self.share >= PARITY_SHARE
 
 
 class Measurements(Record):
