@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--conversations", type=int, default=70_000, help="for general training")
     parser.add_argument("--vocabulary", type=int, default=1536)
     parser.add_argument("--batch-rows", type=int, default=8, help=f"rows of {ROW_TOKENS} tokens in a step")
-    parser.add_argument("--trunk-steps", type=int, default=2800)
+    parser.add_argument("--trunk-steps", type=int, default=2400)
     parser.add_argument("--trunk-rate", type=float, default=2.5e-3, help="peak learning rate")
     parser.add_argument("--head-steps", type=int, default=500)
     parser.add_argument("--head-rate", type=float, default=2e-3)

@@ -12,7 +12,7 @@ from mtp_operator.kube.verbs import FINE_TUNE, POD
 from mtp_operator.local.session import LocalSession, conditions
 from mtp_trainer.checkpoints import artefact_digest
 from mtp_trainer.contract import EvaluateResult, Stage, TrainResult, parse_result
-from mtp_trainer.evaluate.measurements import read_measurements
+from mtp_trainer.measurements import read_measurements
 
 from .conftest import NAME, QUICKSTART, Ran
 
