@@ -21,7 +21,7 @@ from mtp_trainer.contract.exits import Reason, StageError
 
 # EFBIG: the process's file size limit, or the file system's.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
+REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR}
 
 
 @contextmanager
