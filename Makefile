@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export VLLM_NO_USAGE_STATS ?= 1
 
-.PHONY: help setup demo test test-unit test-parity test-cluster test-serving lint format generate requirements verifier clean
+.PHONY: help setup demo test test-unit test-parity test-cluster test-chart test-serving lint format generate requirements verifier clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -26,7 +26,8 @@ $(STAMP): requirements/uv.txt requirements/all.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mtp-operator needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=/path/to/python3.11." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/all.txt
+# Compiled once here: where Python may not write bytecode, each of vLLM's processes would compile it all again.
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --compile-bytecode -r requirements/all.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	$(BIN)/python -m mtp_trainer.engine.cpu_metadata
 	touch $@
@@ -34,7 +35,7 @@ $(STAMP): requirements/uv.txt requirements/all.txt pyproject.toml
 demo: setup ## the main job: fine-tune the quickstart verifier's head, serve it, show what was accepted
 	$(BIN)/python tools/run_demo.py --output demo
 
-test: lint test-unit test-parity test-cluster test-serving ## every tier
+test: lint test-unit test-parity test-cluster test-chart test-serving ## every tier
 
 test-unit: setup ## pure functions, local processes, the trainer on tiny models
 	$(BIN)/python -m pytest tests/unit
@@ -44,6 +45,9 @@ test-parity: setup ## the head and the recursion against transformers' and vLLM'
 
 test-cluster: setup ## the operator against a real kube-apiserver (built once into a cache)
 	$(BIN)/python -m pytest tests/cluster
+
+test-chart: setup ## the Helm chart with a real helm, on a real kube-apiserver
+	$(BIN)/python -m pytest tests/chart
 
 test-serving: setup ## one real fine-tune, measured in a real vLLM
 	$(BIN)/python -m pytest tests/serving
@@ -59,11 +63,11 @@ format: setup ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: setup ## write crds/ and docs/api.md from the models
+generate: setup ## write crds/, the chart's copies and docs/api.md from the models
 	$(BIN)/python -m mtp_operator.api.generate
 
 verifier: setup ## make examples/quickstart/verifier again (about half an hour)
-	$(BIN)/python tools/make_verifier.py --out examples/quickstart/verifier --seed 7
+	$(BIN)/python tools/make_verifier.py --out examples/quickstart --seed 7 --compile
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
           --custom-compile-command "make requirements"
