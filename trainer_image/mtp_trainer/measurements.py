@@ -13,9 +13,14 @@ from mtp_trainer.contract import AcceptanceCounts, GateVerdict
 PARITY_SHARE = 0.95
 """Share of answers that must agree with those written without drafting.
 
-Verification computes several tokens at once and a different batch shape rounds differently: in bfloat16 a near-tie
-between two tokens may then fall the other way and the rest of that answer differs. That is a few answers in a hundred;
-a head or server that changes output breaks nearly all of them.
+Verification computes several tokens at once and another batch shape rounds differently, so a near tie between two
+tokens may fall the other way. Such answers count as agreeing; a head or server that changes output breaks nearly all.
+"""
+
+NEAR_TIE_NATS = 0.25
+"""Two tokens' distance in log-probability up to which rounding may swap them.
+
+Logits between 16 and 32 are 0.125 apart in bfloat16, and each of the two may be rounded by one such step.
 """
 
 
@@ -62,13 +67,15 @@ class ParityMeasurement(Record):
 
     prompts: int
     identical: int
+    near_ties: int = 0
+    """Answers that part where the verifier's likeliest tokens were within :data:`NEAR_TIE_NATS`."""
     first_difference: str | None = None
-    """Where the first differing answer parts, for people."""
+    """Where the first other answer that differs parts, for people."""
 
     @property
     def share(self) -> float:
-        """Share of prompts whose answers agree token by token."""
-        return self.identical / self.prompts if self.prompts else 0.0
+        """Share of prompts whose answers agree token by token, or part at a near tie."""
+        return (self.identical + self.near_ties) / self.prompts if self.prompts else 0.0
 
     @property
     def agrees(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from mtp_trainer.contract import AcceptanceCounts, ExitCode, Reason, StageError
 from mtp_trainer.engine import Answer, Completions
-from mtp_trainer.engine.client import TRIES
+from mtp_trainer.engine.client import RUNNERS_UP, TRIES, RunnerUp
 
 PROMPTS = [(index, [7, 8, 100 + index]) for index in range(20)]
 SPECULATION = {
@@ -91,6 +91,21 @@ def test_what_vllm_answers_is_read(fake_engine: Any) -> None:
     assert answer.text.startswith("0 × 0 = 0\n")
     assert answer.finish_reason == "length"
     assert answer.acceptance == AcceptanceCounts(drafts=7, accepted=(6, 4, 2))
+
+
+def test_the_likeliest_other_tokens_are_told_with_their_distance(fake_engine: Any) -> None:
+    top = [{"token_id:5": -0.5, "token_id:9": -1.0}, {"token_id:5": -0.25, "token_id:6": -0.25}]
+    answer = fake_engine.completion([5, 6])
+    answer["choices"][0]["logprobs"] = {"top_logprobs": top}
+    fake_engine.script = [fake_engine.says(answer)]
+    assert ask(fake_engine, PROMPTS[:1], runners_up=True)[0].runners_up == ((RunnerUp(9, 0.5),), (RunnerUp(5, 0.0),))
+    (body,) = fake_engine.asked
+    assert (body["logprobs"], body["return_tokens_as_token_ids"]) == (RUNNERS_UP, True)
+
+
+def test_log_probabilities_are_only_asked_for_on_request(fake_engine: Any) -> None:
+    assert ask(fake_engine, PROMPTS[:1])[0].runners_up == ()
+    assert "logprobs" not in fake_engine.asked[0]
 
 
 @pytest.mark.parametrize("trouble", ["a dropped connection", "HTTP 500"])

@@ -126,6 +126,12 @@ def test_nearly_all_answers_must_be_those_without_drafting(identical: int, passe
     assert passes or "prompt 3, token 7" in found[0]
 
 
+def test_answers_that_part_at_a_near_tie_agree() -> None:
+    assert failures(GateConfig(), measured(), parity=ParityMeasurement(prompts=100, identical=60, near_ties=40)) == ()
+    (sentence,) = failures(GateConfig(), measured(), parity=ParityMeasurement(prompts=9, identical=5, near_ties=3))
+    assert "the same for 5 of 9 prompts and parts at a near tie for 3" in sentence
+
+
 def test_ignored_parity_fails_nothing() -> None:
     parity = ParityMeasurement(prompts=100, identical=0)
     assert failures(GateConfig(output_parity="Ignored"), measured(), parity=parity) == ()

@@ -10,6 +10,7 @@ from stand_in import STEPS, Behaviour, StandIn
 
 from mtp_trainer.contract import ExitCode, Reason, StageError
 from mtp_trainer.engine import Completions
+from mtp_trainer.engine.client import RunnerUp
 from mtp_trainer.evaluate.rounds import (
     WARM_UP_PROMPTS,
     Sampling,
@@ -19,7 +20,7 @@ from mtp_trainer.evaluate.rounds import (
     throughput_ratio,
     warm_up,
 )
-from mtp_trainer.measurements import summed
+from mtp_trainer.measurements import NEAR_TIE_NATS, summed
 
 PROMPTS = [(index, [7, 8, 10 + index]) for index in range(30)]
 SAMPLING = Sampling(max_tokens=6, temperature=0.0, seed=4)
@@ -118,9 +119,17 @@ def test_no_rounds_have_no_ratio() -> None:
     assert throughput_ratio([0.0], [5.0]) is None
 
 
+SURE = (RunnerUp(token_id=0, behind=5.0),)
+
+
+def decided(*answers: tuple[int, ...]) -> list[tuple[tuple[RunnerUp, ...], ...]]:
+    """No place at which the verifier hesitated."""
+    return [(SURE,) * len(answer) for answer in answers]
+
+
 def test_outputs_are_compared_token_by_token() -> None:
-    same = compare_outputs([(1, 2), (3,)], [(1, 2), (3,)])
-    assert (same.prompts, same.identical, same.first_difference) == (2, 2, None)
+    same = compare_outputs([(1, 2), (3,)], decided((1, 2), (3,)), [(1, 2), (3,)])
+    assert (same.prompts, same.identical, same.near_ties, same.first_difference) == (2, 2, 0, None)
     assert same.share == 1.0
 
 
@@ -135,6 +144,22 @@ def test_outputs_are_compared_token_by_token() -> None:
 def test_the_first_difference_is_named(
     plain: list[tuple[int, ...]], drafted: list[tuple[int, ...]], where: str
 ) -> None:
-    parity = compare_outputs(plain, drafted)
+    parity = compare_outputs(plain, decided(*plain), drafted)
     assert parity.first_difference == where
     assert parity.identical == len(plain) - 1
+
+
+@pytest.mark.parametrize(
+    ("others", "near_ties"),
+    [
+        ([RunnerUp(9, NEAR_TIE_NATS)], 1),
+        ([RunnerUp(9, NEAR_TIE_NATS + 0.01)], 0),
+        ([RunnerUp(8, 0.0)], 0),
+        ([RunnerUp(8, 0.0), RunnerUp(9, 0.0)], 1),
+    ],
+)
+def test_only_a_token_nearly_as_likely_may_take_the_chosen_ones_place(others: list[RunnerUp], near_ties: int) -> None:
+    parity = compare_outputs([(3, 4, 5)], [(SURE, tuple(others), SURE)], [(3, 9, 7)])
+    assert (parity.identical, parity.near_ties) == (0, near_ties)
+    assert (parity.first_difference is None) is bool(near_ties)
+    assert parity.share == near_ties

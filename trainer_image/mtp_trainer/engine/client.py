@@ -18,8 +18,20 @@ TRIES = 3
 PAUSE_SECONDS = 0.5
 """Before the second try; doubled before each further one."""
 
+RUNNERS_UP = 5
+"""Tokens by place whose log-probabilities are asked for."""
+
 FINISHED = ("stop", "length")
 """Endings of a whole answer; an aborted one is a part of it."""
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """A likely token that wasn't chosen at some place."""
+
+    token_id: int
+    behind: float
+    """Nats between the chosen token's log-probability and this one's; negative where this one was likelier."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,8 @@ class Answer:
     """``stop`` (the model ended its turn) or ``length``."""
     acceptance: AcceptanceCounts | None
     """This request's own counts, when the server drafts."""
+    runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
+    """By token, when they were asked for: the likeliest but the chosen one."""
 
 
 class Completions:
@@ -101,6 +115,7 @@ class Completions:
         max_tokens: int,
         temperature: float = 0.0,
         seed: int | None = None,
+        runners_up: bool = False,
     ) -> Iterator[Answer]:
         """Answers in the order in which they finish, ``concurrency`` requests at a time.
 
@@ -110,6 +125,7 @@ class Completions:
             max_tokens: longest answer; shorter where the context ends.
             temperature: 0 is greedy.
             seed: each request gets ``seed + index``: one seed for all would make their errors alike.
+            runners_up: ask for the likeliest other tokens at every place, too.
 
         Raises:
             StageError: ``EngineNonsense`` for an answer that isn't one, ``EngineCrashed`` when the server is gone.
@@ -121,7 +137,7 @@ class Completions:
             try:
                 while True:
                     while len(running) < self._concurrency and (item := next(queue, None)) is not None:
-                        running.add(pool.submit(self._one, *item, temperature, seed))
+                        running.add(pool.submit(self._one, *item, temperature, seed, runners_up))
                     if not running:
                         return
                     done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -131,7 +147,15 @@ class Completions:
                 for future in running:
                     future.cancel()
 
-    def _one(self, index: int, prompt: Sequence[int], max_tokens: int, temperature: float, seed: int | None) -> Answer:
+    def _one(
+        self,
+        index: int,
+        prompt: Sequence[int],
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        runners_up: bool,
+    ) -> Answer:
         body: dict[str, Any] = {
             "model": self._model,
             "prompt": list(prompt),
@@ -142,6 +166,8 @@ class Completions:
         }
         if seed is not None and temperature > 0:
             body["seed"] = seed + index
+        if runners_up:
+            body |= {"logprobs": RUNNERS_UP, "return_tokens_as_token_ids": True}
         response = self._send("POST", "/v1/completions", body)
         return read_answer(index, response, f"{self.url}/v1/completions", max_tokens)
 
@@ -196,6 +222,7 @@ def read_answer(index: int, response: httpx.Response, url: str, max_tokens: int)
             text,
             finish_reason,
             _acceptance((body.get("metrics") or {}).get("speculative_decoding")),
+            _runners_up(ids, choice.get("logprobs")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _nonsense(url, "a completion with token ids", error, response) from error
@@ -208,6 +235,18 @@ def _nonsense(url: str, expected: str, error: Exception, response: httpx.Respons
         "use the vLLM version that the trainer image brings",
         ExitCode.FAILED,
     )
+
+
+def _runners_up(ids: Sequence[int], logprobs: dict[str, Any] | None) -> tuple[tuple[RunnerUp, ...], ...]:
+    """From vLLM's log-probabilities, whose keys are ``token_id:N`` where ids were asked for."""
+    if logprobs is None:
+        return ()
+    found = []
+    for chosen, top in zip(ids, logprobs["top_logprobs"], strict=True):
+        by_id = {int(key.removeprefix("token_id:")): float(value) for key, value in top.items()}
+        own = by_id.pop(chosen)
+        found.append(tuple(RunnerUp(other, own - value) for other, value in by_id.items()))
+    return tuple(found)
 
 
 def _acceptance(metrics: dict[str, Any] | None) -> AcceptanceCounts | None:

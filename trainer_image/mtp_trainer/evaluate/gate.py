@@ -42,8 +42,8 @@ def _parity(gate: GateConfig, parity: ParityMeasurement) -> Iterator[Failure]:
         where = f"; first difference: {parity.first_difference}" if parity.first_difference else ""
         yield Failure(
             Reason.OUTPUT_MISMATCH,
-            f"greedy output with and without drafting agrees for {parity.identical} of {parity.prompts} prompts, "
-            f"{FIELD}.outputParity asks for {PARITY_SHARE:.0%}{where}",
+            f"greedy output with and without drafting is the same for {parity.identical} of {parity.prompts} prompts "
+            f"and parts at a near tie for {parity.near_ties}, {FIELD}.outputParity asks for {PARITY_SHARE:.0%}{where}",
         )
 
 

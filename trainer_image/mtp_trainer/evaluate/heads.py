@@ -79,7 +79,7 @@ class Heads:
             domain=self._compared(rounds),
             general=self._compared(others) if others else None,
             stitched=stitched,
-            parity=compare_outputs(plain.tokens, greedy.tokens),
+            parity=compare_outputs(plain.tokens, plain.runners_up, greedy.tokens),
         )
 
     def _compared(self, rounds: list[tuple[Round, Round]]) -> SetMeasurement:

@@ -9,8 +9,9 @@ from statistics import median
 
 from mtp_trainer.contract import AcceptanceCounts, ExitCode, Reason, StageError
 from mtp_trainer.engine import Completions
+from mtp_trainer.engine.client import RunnerUp
 from mtp_trainer.evaluate.prompts import Prompts
-from mtp_trainer.measurements import ParityMeasurement, summed
+from mtp_trainer.measurements import NEAR_TIE_NATS, ParityMeasurement, summed
 
 WARM_UP_PROMPTS = 4
 
@@ -32,6 +33,8 @@ class Round:
     counts: list[AcceptanceCounts]
     """Per prompt; empty without drafting."""
     tokens_per_second: float
+    runners_up: list[tuple[tuple[RunnerUp, ...], ...]]
+    """Per prompt and token, of a round without drafting."""
 
 
 def warm_up(client: Completions, prompts: Prompts, sampling: Sampling) -> None:
@@ -48,7 +51,7 @@ def drafted_round(client: Completions, prompts: Prompts, sampling: Sampling, url
             counters; ``DatasetInvalid`` when no prompt leaves room for an answer.
     """
     before = client.counters()
-    result = plain_round(client, prompts, sampling)
+    result = _ask(client, prompts, sampling, runners_up=False)
     if len(result.counts) != len(result.tokens):
         raise StageError(
             Reason.ENGINE_NONSENSE,
@@ -69,13 +72,18 @@ def drafted_round(client: Completions, prompts: Prompts, sampling: Sampling, url
 
 
 def plain_round(client: Completions, prompts: Prompts, sampling: Sampling) -> Round:
-    """One pass over the prompts; those that leave no room for an answer are left out.
+    """One pass without drafting, with the likeliest other tokens at every place.
 
     Raises:
-        StageError: ``DatasetInvalid`` when that is all of them.
+        StageError: ``DatasetInvalid`` when no prompt leaves room for an answer.
     """
+    return _ask(client, prompts, sampling, runners_up=True)
+
+
+def _ask(client: Completions, prompts: Prompts, sampling: Sampling, runners_up: bool) -> Round:
+    """One pass over the prompts; those that leave no room for an answer are left out."""
     began = time.perf_counter()
-    answers = list(client.complete(prompts, sampling.max_tokens, sampling.temperature, sampling.seed))
+    answers = list(client.complete(prompts, sampling.max_tokens, sampling.temperature, sampling.seed, runners_up))
     seconds = time.perf_counter() - began
     if not answers:
         raise StageError(
@@ -88,6 +96,7 @@ def plain_round(client: Completions, prompts: Prompts, sampling: Sampling) -> Ro
         tokens=[answer.token_ids for answer in answers],
         counts=[answer.acceptance for answer in answers if answer.acceptance is not None],
         tokens_per_second=sum(len(answer.token_ids) for answer in answers) / seconds,
+        runners_up=[answer.runners_up for answer in answers],
     )
 
 
@@ -97,17 +106,27 @@ def throughput_ratio(shipped: Sequence[float], tuned: Sequence[float]) -> float 
     return median(pairs) if pairs else None
 
 
-def compare_outputs(plain: Sequence[Sequence[int]], drafted: Sequence[Sequence[int]]) -> ParityMeasurement:
-    """Token by token, prompt by prompt."""
-    first = None
-    identical = 0
-    for number, (without, with_drafts) in enumerate(zip(plain, drafted, strict=True)):
+def compare_outputs(
+    plain: Sequence[Sequence[int]], runners_up: Sequence[Sequence[Sequence[RunnerUp]]], drafted: Sequence[Sequence[int]]
+) -> ParityMeasurement:
+    """Token by token, prompt by prompt; ``plain`` and its ``runners_up`` were written without drafting."""
+    first, identical, near_ties = None, 0, 0
+    for number, (without, others, with_drafts) in enumerate(zip(plain, runners_up, drafted, strict=True)):
         if list(without) == list(with_drafts):
             identical += 1
+            continue
+        place = next(
+            (i for i, (a, b) in enumerate(zip(without, with_drafts, strict=False)) if a != b),
+            min(len(without), len(with_drafts)),
+        )
+        if _near_tie(place, others, with_drafts):
+            near_ties += 1
         elif first is None:
-            place = next(
-                (i for i, (a, b) in enumerate(zip(without, with_drafts, strict=False)) if a != b),
-                min(len(without), len(with_drafts)),
-            )
             first = f"prompt {number}, token {place} of {len(without)}"
-    return ParityMeasurement(prompts=len(plain), identical=identical, first_difference=first)
+    return ParityMeasurement(prompts=len(plain), identical=identical, near_ties=near_ties, first_difference=first)
+
+
+def _near_tie(place: int, others: Sequence[Sequence[RunnerUp]], with_drafts: Sequence[int]) -> bool:
+    if place >= min(len(others), len(with_drafts)):
+        return False
+    return any(o.token_id == with_drafts[place] and o.behind <= NEAR_TIE_NATS for o in others[place])
