@@ -33,7 +33,7 @@ def beta_mean(values, counted):
 
 
 def test_auto_stands_for_a_real_objective():
-    assert resolve("Auto") == "LK"
+    assert resolve("Auto") == "KL"
     assert resolve("CE") == "CE"
 
 
