@@ -68,11 +68,19 @@ class Places:
 class Container:
     """A running container."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path, termination: Path, fall_back: bool) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        log: Path,
+        termination: Path,
+        fall_back: bool,
+        to_mounts: Translation,
+    ) -> None:
         self._process = process
         self._log = log
         self._termination = termination
         self._fall_back = fall_back
+        self._to_mounts = to_mounts
 
     @classmethod
     async def start(cls, store: LocalStore, places: Places, pod: Object, spec: dict[str, Any]) -> Container:
@@ -108,7 +116,8 @@ class Container:
                 cwd=folder,
                 start_new_session=True,  # so that Ctrl-C reaches the session alone, which then stops its containers
             )
-        return cls(process, log, termination, spec.get("terminationMessagePolicy") == "FallbackToLogsOnError")
+        fall_back = spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+        return cls(process, log, termination, fall_back, Translation(mounts).reversed())
 
     async def wait(self) -> Ended:
         """Wait for its end."""
@@ -116,7 +125,9 @@ class Container:
         message = self._termination.read_bytes()[:MAX_MESSAGE_BYTES]
         if not message and code != 0 and self._fall_back:
             message = self._log.read_bytes()[-FALLBACK_BYTES:]
-        return Ended(code if code >= 0 else 128 - code, message.decode("utf-8", errors="replace"))
+        text = message.decode("utf-8", errors="replace")
+        # A result's paths are read as mount paths, as in a cluster; an error's are for the person here.
+        return Ended(code if code >= 0 else 128 - code, self._to_mounts(text) if code == 0 else text)
 
     def stop(self) -> None:
         """SIGTERM; the supervisor kills what is left after the grace period."""

@@ -1,7 +1,8 @@
-"""From a container's paths to local ones.
+"""From a container's paths to local ones, and back.
 
 A local process sees no mounts, so every mount path in its arguments, its environment and its configuration files is
-replaced by the folder behind it. All replacements happen in one pass: what was put in isn't looked at again.
+replaced by the folder behind it; what it reports of such folders is about the mounts again. All replacements happen in
+one pass: what was put in isn't looked at again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ class Translation:
     def __call__(self, text: str) -> str:
         """``text`` with every mount path replaced."""
         return self._pattern.sub(lambda match: self._folders[match[1]], text)
+
+    def reversed(self) -> Translation:
+        """From the folders to the mount paths; a folder that is mounted twice becomes the first of them."""
+        mounts: dict[str, Path] = {}
+        for mount, folder in self._folders.items():
+            mounts.setdefault(folder, Path(mount))
+        return Translation(mounts)
 
 
 def expand_variables(text: str, environment: Mapping[str, str]) -> str:

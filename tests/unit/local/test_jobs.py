@@ -54,6 +54,21 @@ async def test_a_jobs_result_is_its_termination_message(session: LocalSession) -
     assert terminated(pod)["exitCode"] == 0
 
 
+@pytest.mark.parametrize(("code", "seen"), [(0, "/mnt/data/x"), (1, "{claim}/x")])
+async def test_a_result_names_mount_paths_and_an_error_local_ones(session: LocalSession, code: int, seen: str) -> None:
+    script = "import os, sys; open(os.environ['MESSAGE'], 'w').write(sys.argv[1]); sys.exit(int(sys.argv[2]))"
+    mounted = {
+        "env": [{"name": "MESSAGE", "value": "/dev/termination-log"}],
+        "volumeMounts": [{"name": "data", "mountPath": "/mnt/data"}],
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    work = job("work", script, "/mnt/data/x", str(code), container=mounted, volumes=volumes, backoffLimit=0)
+    await session.store.create(work)
+    await finished(session, "work")
+    (pod,) = session.store.select(POD)
+    assert terminated(pod)["message"] == seen.format(claim=session.places.claims.folder("data"))
+
+
 async def test_a_failure_without_a_message_says_the_end_of_its_log(session: LocalSession) -> None:
     await session.store.create(job("work", "raise SystemExit('the disk is full')", backoffLimit=0))
     await finished(session, "work")

@@ -35,6 +35,23 @@ def test_only_whole_path_prefixes_are_replaced_and_only_once(text: str, local: s
     assert TRANSLATE(text) == local
 
 
+@pytest.mark.parametrize(
+    ("local", "text"),
+    [
+        ('{"path": "/tmp/models/head"}', '{"path": "/mnt/mtp/claims/models/head"}'),
+        ("/home/me/ws/run/x", "/mnt/mtp/workspace/run/x"),
+        ("/home/me/wsx", "/home/me/wsx"),
+    ],
+)
+def test_folders_become_mount_paths_again(local: str, text: str) -> None:
+    assert TRANSLATE.reversed()(local) == text
+
+
+def test_a_folder_that_is_mounted_twice_becomes_the_first_mount() -> None:
+    both = Translation({"/mnt/a": Path("/home/me/x"), "/mnt/b": Path("/home/me/x")})
+    assert both.reversed()("/home/me/x/y") == "/mnt/a/y"
+
+
 def test_without_mounts_nothing_is_replaced() -> None:
     assert Translation({})("/mnt/x") == "/mnt/x"
 
