@@ -129,7 +129,10 @@ async def _watch(
             session.check()
             newest = [session.get(kind_of(obj), obj["metadata"]["name"], _namespace(obj)) for obj in objects]
             shown.show(newest)
-            states = [_state_of(obj, until_ready=options.until_ready) for obj in newest]
+            states = [
+                _state_of(obj, until_ready=options.until_ready) if session.looked_at(obj) else "running"
+                for obj in newest
+            ]
             if all(state != "running" for state in states):
                 return 1 if "failed" in states else 0
             if interrupted.is_set():

@@ -172,7 +172,7 @@ class LocalSession:
             found = conditions(obj)
             if found.get(condition, {}).get("status") == "True":
                 return obj
-            if found.get("Stalled", {}).get("status") == "True":
+            if self.looked_at(obj) and found.get("Stalled", {}).get("status") == "True":
                 ready = found.get("Ready", found["Stalled"])
                 raise WaitFailed(f"{kind.kind} {name}: {ready['reason']}: {ready['message']}")
             if deadline is not None and asyncio.get_running_loop().time() > deadline:
@@ -192,6 +192,10 @@ class LocalSession:
             raise NotFound(404, "NotFound", f'{kind.plural} "{name}" not found')
         result: Object = reachable(found)
         return result
+
+    def looked_at(self, obj: Object) -> bool:
+        """Whether this session has looked at an object; before, its status is what an earlier one left."""
+        return obj["metadata"]["uid"] in self._looks
 
     async def delete(self, kind: Kind, name: str, namespace: str = "default") -> None:
         """Delete an object and wait until what it owned has ended and is gone."""

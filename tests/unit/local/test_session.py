@@ -6,14 +6,15 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mtp_operator.kube.verbs import FINE_TUNE, JOB, POD, SERVING, NotFound, Object, Refused
+from mtp_operator.kube.verbs import FINE_TUNE, JOB, POD, SERVING, NotFound, Object, Refused, Verbs
 from mtp_operator.local.files import SessionRunning
-from mtp_operator.local.session import LocalSession, WaitFailed, delete_from
+from mtp_operator.local.session import Fetch, LocalSession, WaitFailed, delete_from
 
 from .conftest import until
 
@@ -72,6 +73,33 @@ async def test_applying_a_finished_run_again_does_nothing(tmp_path: Path, traine
             with pytest.raises(WaitFailed):
                 await session.wait(FINE_TUNE, "run", "Ready", 30)
             assert len(session.store.select(POD)) == 1
+
+
+async def test_what_an_earlier_session_found_is_not_taken_for_todays_answer(tmp_path: Path) -> None:
+    serving = {
+        "apiVersion": "specdecode.dev/v1alpha1",
+        "kind": "SpecDecodeServing",
+        "metadata": {"name": "late"},
+        "spec": {"model": {"uri": "pvc://models/verifier"}, "head": {"fineTuneRef": {"name": "run"}}},
+    }
+    stalled = {"conditions": [{"type": "Stalled", "status": "True", "reason": "ModelNotFound", "message": "not yet"}]}
+    answered = asyncio.Event()
+
+    async def answer(verbs: Verbs, namespace: str, name: str, now: datetime, fetch: Fetch) -> None:
+        await answered.wait()
+        obj = await verbs.get(SERVING, namespace, name)
+        assert obj is not None
+        ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": ""}]}
+        await verbs.patch_status(obj, ready)
+
+    async with LocalSession(tmp_path / "state", reconcilers={}) as session:
+        await session.apply([serving])
+        await session.store.patch_status(session.get(SERVING, "late"), stalled)
+    async with LocalSession(tmp_path / "state", reconcilers={SERVING: answer}) as session:
+        waiting = asyncio.create_task(session.wait(SERVING, "late", "Ready", 30))
+        await asyncio.sleep(0.5)
+        answered.set()
+        await waiting
 
 
 async def test_one_refused_manifest_keeps_all_of_them_out(tmp_path: Path) -> None:
