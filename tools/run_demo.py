@@ -38,7 +38,7 @@ def main() -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("demo"), help="folder for state, heads and results")
-    parser.add_argument("--prompts", type=int, default=100, help="held-out prompts to send to the served model")
+    parser.add_argument("--prompts", type=int, default=60, help="held-out prompts to send to the served model")
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier demo left in the output folder")
     options = parser.parse_args()
     if options.fresh:

@@ -127,3 +127,20 @@ def progress(seen: Progress | None, previous: read.Json, now: datetime) -> dict[
     if unchanged or not due:
         return dict(previous)
     return {**figures, "lastUpdateTime": read.format_time(now)}
+
+
+def trained(result: TrainResult, previous: read.Json, now: datetime) -> dict[str, Any]:
+    """``status.progress`` once training is done: what was read last may be of some steps before."""
+    figures: dict[str, Any] = {
+        "percent": 100,
+        "step": result.optimizer_steps,
+        "totalSteps": result.optimizer_steps,
+    }
+    if math.isfinite(result.last_loss):
+        figures["loss"] = decimal(result.last_loss)
+    if math.isfinite(result.tokens_per_second):
+        figures["tokensPerSecond"] = round(result.tokens_per_second)
+    if result.tuned_predicted:
+        figures["heldOutAcceptance"] = summary(result.tuned_predicted, places=2)
+    unchanged = {**figures, "lastUpdateTime": previous.get("lastUpdateTime")} == dict(previous)
+    return dict(previous) if unchanged else {**figures, "lastUpdateTime": read.format_time(now)}

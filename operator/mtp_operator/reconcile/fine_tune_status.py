@@ -12,7 +12,7 @@ from mtp_operator.api.fine_tune_spec import MTPFineTuneSpec
 from mtp_operator.reconcile import read
 from mtp_operator.reconcile.conditions import FALSE, TRUE, UNKNOWN, Wanted, conditions_of
 from mtp_operator.reconcile.fine_tune_assessment import Assessment, assess, gate_cause
-from mtp_operator.reconcile.fine_tune_figures import artifact, evaluation, progress, resolved_from
+from mtp_operator.reconcile.fine_tune_figures import artifact, evaluation, progress, resolved_from, trained
 from mtp_operator.reconcile.fine_tune_run import STAGE_CONDITIONS, FineTuneRun, InvalidSpec
 from mtp_operator.reconcile.observed import FineTuneObserved
 from mtp_operator.reconcile.pods import Cause, interrupted
@@ -21,7 +21,7 @@ from mtp_operator.render.config_map import stage_child_name
 from mtp_operator.render.defaults import Defaults
 from mtp_operator.render.pod_settings import stage_pods
 from mtp_operator.render.storage import workspace_folder
-from mtp_trainer.contract import EvaluateResult, PublishResult, Stage
+from mtp_trainer.contract import EvaluateResult, PublishResult, Stage, TrainResult
 
 
 def status(run: FineTuneRun, observed: FineTuneObserved, now: datetime, defaults: Defaults) -> dict[str, Any]:
@@ -51,7 +51,9 @@ def status(run: FineTuneRun, observed: FineTuneObserved, now: datetime, defaults
     if figures is not None:
         new["progress"] = figures
     for result in assessment.results.values():
-        if isinstance(result, EvaluateResult):
+        if isinstance(result, TrainResult):
+            new["progress"] = trained(result, read.mapping(run.previous, "progress"), now)
+        elif isinstance(result, EvaluateResult):
             new["evaluation"] = evaluation(result, run.spec, run.owner)
         elif isinstance(result, PublishResult):
             new["artifact"] = artifact(result)

@@ -287,6 +287,25 @@ def test_progress_is_written_at_most_every_30_seconds(
     assert "loss" not in shown
 
 
+def test_a_training_that_is_done_shows_all_its_steps(scene: Any, now: datetime) -> None:
+    read_last = {"percent": 83, "step": 167, "totalSteps": 200, "lastUpdateTime": "2026-11-30T11:59:00Z"}
+    scene.status["progress"] = {**read_last, "estimatedRemainingSeconds": 20}
+    done = {
+        "stage": "Train", "objective": "KL", "kvContext": "Serving", "steps": 3, "optimizerSteps": 200,
+        "bestStep": 200, "firstLoss": 1.1, "lastLoss": 0.25, "shippedPredicted": [0.7], "tunedPredicted": [0.8, 0.66],
+        "tokensPerSecond": 871.4, "uniqueTokens": 900, "passes": 4,
+        "head": {"path": "/x", "digest": "sha256:h", "sizeBytes": 1},
+    }  # fmt: skip
+    scene.remember("Prepared").job(TRAIN, active=0).ended(TRAIN, 0, done)
+    shown = status(scene.run, scene.observed, now, DEFAULTS)["progress"]
+    assert shown == {
+        "percent": 100, "step": 200, "totalSteps": 200, "loss": "0.250", "tokensPerSecond": 871,
+        "heldOutAcceptance": "0.80/0.66", "lastUpdateTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }  # fmt: skip
+    scene.status["progress"] = shown
+    assert status(scene.run, scene.observed, now + timedelta(hours=1), DEFAULTS)["progress"] == shown
+
+
 def test_times_of_transition_stay_until_the_status_flips(scene: Any, now: datetime) -> None:
     scene.job(PREPARE, active=1).pod(PREPARE, **WAITING["Unschedulable"])
     scene.status = status(scene.run, scene.observed, now, DEFAULTS)
