@@ -44,9 +44,12 @@ test-parity: setup ## the head and the recursion against transformers' and vLLM'
 	$(BIN)/python -m pytest tests/parity
 
 test-cluster: setup ## the operator against a real kube-apiserver (built once into a cache)
+	$(BIN)/python tools/cluster/build.py kubernetes
 	$(BIN)/python -m pytest tests/cluster
 
 test-chart: setup ## the Helm chart with a real helm, on a real kube-apiserver
+	$(BIN)/python tools/cluster/build.py kubernetes
+	$(BIN)/python tools/cluster/build.py helm
 	$(BIN)/python -m pytest tests/chart
 
 test-serving: setup ## one real fine-tune, measured in a real vLLM
@@ -66,7 +69,7 @@ format: setup ## mend what ruff can mend
 generate: setup ## write crds/, the chart's copies and docs/api.md from the models
 	$(BIN)/python -m mtp_operator.api.generate
 
-verifier: setup ## make examples/quickstart/verifier again (about half an hour)
+verifier: setup ## make examples/quickstart/verifier again (about 40 minutes)
 	$(BIN)/python tools/make_verifier.py --out examples/quickstart --seed 7 --compile
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
