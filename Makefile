@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 2
 export HF_HUB_OFFLINE ?= 1
 export VLLM_NO_USAGE_STATS ?= 1
 
-.PHONY: help setup demo test test-unit test-parity test-cluster test-chart test-serving lint format generate requirements verifier clean
+.PHONY: help setup demo test test-unit test-parity test-cluster test-chart test-serving lint format generate requirements bench-acceptance verifier clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -68,6 +68,9 @@ format: setup ## mend what ruff can mend
 
 generate: setup ## write crds/, the chart's copies and docs/api.md from the models
 	$(BIN)/python -m mtp_operator.api.generate
+
+bench-acceptance: setup ## recipes against each other, in vLLM: acceptance by position, and the ratio of gains
+	$(BIN)/python benchmarks/acceptance.py --out build/bench-acceptance
 
 verifier: setup ## make examples/quickstart/verifier again (about 40 minutes)
 	$(BIN)/python tools/make_verifier.py --out examples/quickstart --seed 7 --compile
