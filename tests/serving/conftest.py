@@ -69,7 +69,8 @@ async def _tune_and_serve(folder: Path, manifests: list[dict[str, Any]]) -> Ran:
         serving = await session.wait(SERVING, NAME, "Ready", READY_SECONDS)
         tokens = await _ask(serving["status"]["url"])
         serving = await session.wait(SERVING, NAME, "AcceptanceMeasured", MEASURED_SECONDS)
-        workspace = session.places.claims.folder(f"{NAME}-workspace")
+        # A claim has a folder for each run.
+        (workspace,) = session.places.claims.folder(f"{NAME}-workspace").glob(f"{NAME}-*")
         assert all("deletionTimestamp" not in pod["metadata"] for pod in session.store.select(POD))
         return Ran(
             fine_tune=session.get(FINE_TUNE, NAME),
